@@ -6,12 +6,9 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue import TmaEpilogue
-from nvdsl.kernels.blocks.realigned import as_vector, shifted_vector
-from nvdsl.lang.packing import as_words
+from nvdsl.kernels.blocks.rows_anywhere import VECTOR, store_rows
 
 THREADS = 128
-VECTOR = 16
-"""Bytes of a store."""
 VECTORS = "vectors"
 """What a kernel is told in place of True where `VectorEpilogue` can store."""
 
@@ -65,38 +62,11 @@ class DirectEpilogue(TmaEpilogue):
 
 class VectorEpilogue(DirectEpilogue):
     """`DirectEpilogue` for contiguous rows of 16- or 32-bit elements, wherever these start, of an array that starts at
-    a multiple of 16 bytes: what of a piece's row lies in whole vectors of 16 bytes is stored as such.
-
-    A thread reads the two vectors of shared memory in which its one lies, and shifts them together. The elements
-    before the first vector and behind the last one, fewer than 16 bytes each, are stored one by one.
-    """
+    a multiple of 16 bytes: see `store_rows`."""
 
     def _copy(self, piece: nv.Tile, batch: Any, row: Any, col: Any, rows: Any) -> None:
-        each, thread = VECTOR // self.dtype.bytes, nv.warpgroup_thread()
-        height, units = piece.layout.rows, piece.layout.cols // each
-        width = nv.min(piece.layout.cols, self.out.shape[-1] - col)
-        for number in nv.range(thread, height * units, THREADS, unroll=2):
-            r, unit = number // units, number % units
-            head = self._head(batch, row + r, col)
-            c = unit * each + head
-            if (row + r < rows) & (c + each <= width):
-                sides = [piece.vector((r, nv.min(unit + i, (width - 1) // each) * each), each) for i in (0, 1)]
-                found = shifted_vector(as_words(sides, self.dtype), head * (self.dtype.bytes * 8))
-                self.out.store_vector(as_vector(found, self.dtype), self._index(batch, row + r, col + c))
-        # Inside of a row both ends together are a vector. Where the result ends, each may be one but for an element.
-        bits = each.bit_length() - nv.select(width == piece.layout.cols, 1, 0)
-        for number in nv.range(thread, height << bits, THREADS, unroll=2):
-            r, c = number >> bits, number & (1 << bits) - 1
-            head = self._head(batch, row + r, col)
-            c = nv.select(c < head, c, c + nv.max(width - head, 0) // each * each)
-            if (row + r < rows) & (c < width):
-                self.out[self._index(batch, row + r, col + c)] = piece[r, c]
-
-    def _head(self, batch: Any, row: Any, col: Any) -> Any:
-        """Elements of a row from ``col`` on before the first that starts at a multiple of 16 bytes."""
-        *of_batch, pitch, _ = self.out.strides
-        each = VECTOR // self.dtype.bytes
-        start = row * nv.i32(pitch) + col
-        for step in of_batch:
-            start = start + batch * nv.i32(step)
-        return -start & (each - 1)  # wrapped around, it is right yet
+        sides, each = (piece.layout.rows, piece.layout.cols), VECTOR // self.dtype.bytes
+        store_rows(
+            self.out, self._index(batch, row, col), rows, sides, (sides[1] // each).bit_length() - 1,
+            nv.warpgroup_thread(), THREADS, lambda r, c: piece.vector((r, c), each), lambda r, c: piece[r, c],
+        )  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
+from nvdsl.kernels.blocks.rows_anywhere import store_rows
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.gemv import batch_of, exponent
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT
@@ -202,7 +203,7 @@ def resident(crowded: bool) -> int:
 
 def lie_at(unit: int, *arrays: nv.Array) -> Any:
     """Whether so many neighbours along the last axis of all these lie together, at a multiple of themselves."""
-    if any(not isinstance(x.strides[-1], int) or x.strides[-1] != 1 for x in arrays):
+    if not all(_contiguous(x) for x in arrays):
         return False
     whole: Any = True
     for step in (step for x in arrays for step in (x.shape[-1], *x.strides[:-1])):
@@ -210,15 +211,25 @@ def lie_at(unit: int, *arrays: nv.Array) -> Any:
     return whole
 
 
+def _contiguous(x: nv.Array) -> bool:
+    return isinstance(x.strides[-1], int) and x.strides[-1] == 1
+
+
 def write(
     shared: nv.Tile, out: nv.Array, at: tuple[Any, Any, Any], acc_dtype: nv.DType, epilogue_op: EpilogueOp | None,
     operands: Sequence[Any],
 ) -> None:  # fmt: skip
-    """Store a tile's sums, which is ``at`` a batch, a row and a column: 16 bytes at a time, in pairs, or one by one, as
-    rows lie. By all threads."""
+    """Store a tile's sums, which is ``at`` a batch, a row and a column: 16 bytes at a time, or where an epilogue needs
+    the registers in pairs or one by one, as rows lie. By all threads."""
     given, most = (shared, out, at, acc_dtype, epilogue_op, operands), TMA_ALIGNMENT // out.dtype.bytes
     if lie_at(most, out):
         _write(*given, most)
+    elif epilogue_op is None and shared.dtype == out.dtype and _contiguous(out) and out.dtype.bits in (16, 32):
+        rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
+        store_rows(
+            out, at, out.shape[1], (rows, cols), _of_row(out, cols, most), nv.thread_id.x, THREADS,
+            lambda r, c: shared.vector((r, c), most), lambda r, c: shared[r, c],
+        )  # fmt: skip
     elif lie_at(PAIR, out):
         _write(*given, PAIR)
     else:
@@ -231,7 +242,7 @@ def _write(
 ) -> None:  # fmt: skip
     (batch, row, col), (_, m, n) = at, out.shape
     rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
-    bits = exponent(2 * nv.cdiv(nv.min(n, cols), each) - 1, cols // each)  # of threads that store a row
+    bits = _of_row(out, cols, each)
     c = (nv.thread_id.x & ((1 << bits) - 1)) * each
     for r in nv.range(nv.thread_id.x >> bits, rows, THREADS >> bits, unroll=4 if epilogue_op is None else 2):
         if (row + r < m) & (col + c < n):
@@ -243,6 +254,11 @@ def _write(
                 out[batch, row + r, col + c] = out.dtype(values[0])
             else:
                 out.store_vector(nv.vector([out.dtype(x) for x in values]), (batch, row + r, col + c))
+
+
+def _of_row(out: nv.Array, cols: int, each: int) -> Any:
+    """Of the threads that store a row of a tile, so many elements each, the exponent of two."""
+    return exponent(2 * nv.cdiv(nv.min(out.shape[2], cols), each) - 1, cols // each)
 
 
 def read_sums(shared: nv.Tile, r: Any, c: Any, count: int) -> list[Any]:
