@@ -40,11 +40,10 @@ from nvdsl.lang.packing import as_words
 LINE = 128
 """Bytes of a row in a slot."""
 NARROW, WIDE = 64, 176
-"""Tiles' columns: narrow ones have two blocks on an SM. Of 16 bits there are only these, as a process shall compile few
-kernels, and other ways are nearer to it."""
+"""Tiles' columns: narrow ones have two blocks on an SM."""
 HIGH = (128, 192)
 """Wide tiles' rows. Those that take fewer rounds: 19041 x 140 x 30328 of e4m3, 150 tiles of 128 rows, took an H200's
-132 SMs 227 us, and 100 of 192 rows 192 us."""
+132 SMs 227 us, and 100 of 192 rows 192 us. Of 16 bits all have the first, as a process shall compile few kernels."""
 LEAST = 4
 """Slices of a block's part, at least, where several blocks share a tile."""
 THREADS, PIECE, MOST_BEFORE = 256, 2048, 256
@@ -53,7 +52,7 @@ THREADS, PIECE, MOST_BEFORE = 256, 2048, 256
 
 def config(m: int, n: int, dtype: nv.DType, residues: int, sms: int) -> Config | None:
     """The tiles of a result of ``n`` columns and ``m`` rows, which are more; None where copies are faster."""
-    width = NARROW if n <= NARROW or dtype.bits == 16 else WIDE
+    width = NARROW if n <= NARROW else WIDE
     if n > width:
         return None
 
@@ -61,7 +60,7 @@ def config(m: int, n: int, dtype: nv.DType, residues: int, sms: int) -> Config |
         """The rows of all tiles that a block computes one after the other."""
         return nv.cdiv(residues * nv.cdiv(nv.cdiv(m, residues), high), sms) * high
 
-    high = min(HIGH, key=rounds) if width == WIDE else HIGH[0]
+    high = min(HIGH, key=rounds) if width == WIDE and dtype.bits != 16 else HIGH[0]
     tile = Config(
         high, width, LINE // dtype.bytes, schedule="splitk", consumers=high // 64, split=1, parts=128, store_buffers=1
     )

@@ -50,7 +50,8 @@ def dispatched(a, b):
 @pytest.mark.parametrize(
     ("m", "n", "k", "dtype"),
     sample([(560, 5, 261, E4M3), (17, 300, 335, np.int8), (261, 40, 131, np.float32), (2, 600, 301, ml_dtypes.bfloat16),
-            (530, 60, 262, np.float16), (300, 3, 1164, E4M3), (16, 16, 129, np.int8), (47, 9, 1027, E4M3)], 1),
+            (260, 130, 517, np.float16), (530, 60, 262, np.float16), (300, 3, 1164, E4M3), (16, 16, 129, np.int8),
+            (47, 9, 1027, E4M3)], 1),
 )  # fmt: skip
 def test_each_type_either_way_round(any_size, m, n, k, dtype):
     check(m, n, k, dtype)
@@ -99,7 +100,8 @@ def test_which_products():
     def taken(*sizes, dtype=nv.e4m3):
         return road(*sizes, "nt", dtype=dtype).function is residues.matmul
 
-    assert taken(20_000, 100, 5001) and taken(100, 20_000, 5001) and taken(30_000, 2, 3001, dtype=nv.bf16)
+    assert taken(20_000, 100, 5001) and taken(100, 20_000, 5001)
+    assert taken(30_000, 2, 3001, dtype=nv.bf16) and taken(2019, 98, 30892, dtype=nv.bf16)
     assert not taken(20_000, 100, 5008), "TMA reads both"
     assert not taken(20_000, 300, 5001), "that is no small operand"
     assert not taken(5000, 150, 5001), "copies of it are nearly as large as the other one"
@@ -115,12 +117,13 @@ def test_tiles_that_take_fewer_rounds():
     assert high(31676, 24, 16) == 128, "narrow ones have two blocks on an SM"
 
 
+@pytest.mark.parametrize("dtype", [nv.e4m3, nv.bf16])
 @pytest.mark.parametrize(
     ("m", "n"), sample([(22_376, 170), (20_000, 24), (20_000, 60), (20_000, 100), (20_000, 170)], 1)
 )
-def test_no_spill(m, n):
+def test_no_spill(m, n, dtype):
     strict = nv.jit(residues.matmul.__wrapped__, strict=True)
-    found = dataclasses.replace(road(m, n, 5001, "nt", dtype=nv.e4m3), function=strict)
+    found = dataclasses.replace(road(m, n, 5001, "nt", dtype=dtype), function=strict)
     arguments = [nv.ShapeDtype(x.spec.shape, x.spec.dtype, x.spec.strides) for _, x in found.slots]
     for kernel in strict._find(found.call(strict._described(tuple(arguments), {})), None).kernels.values():
         assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
