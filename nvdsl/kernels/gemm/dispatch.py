@@ -20,7 +20,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import blockscaled, flat, roads, short, simple, small
+from nvdsl.kernels.gemm import blockscaled, flat, residues, roads, short, simple, small
 from nvdsl.kernels.gemm.binding import bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
@@ -37,12 +37,13 @@ STREAMED = 1 << 24
 LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
-RESIDUES, RESIDUES_K, RESIDUES_PAIRS = 1 << 25, 640, 1536
-"""Bytes of an operand off TMA's grid from which on it is read by TMA as it lies, beside few rows or columns; and bytes
-of its rows, at least, and where threads would load it by pairs of elements."""
+RESIDUES, RESIDUES_WIDE, RESIDUES_K, RESIDUES_PAIRS = 1 << 25, 3 << 24, 640, 1536
+"""Bytes of an operand off TMA's grid from which on it is read by TMA as it lies, beside few rows or columns, and beside
+more than fit into a narrow tile; and bytes of its rows, at least, and where threads would load it by pairs of elements.
+"""
 REALIGNED, REALIGNED_K = 3 << 24, 4096
 """The same for operands of 8 or 32 bits of which TMA can't: threads load them, where copies take longer."""
-WITHOUT_TENSOR_MAPS = 6.0
+WITHOUT_TENSOR_MAPS = 4.8
 """Microseconds that tensor cores take at least, with tensor maps: a road that takes less isn't compared with them."""
 BY_ELEMENTS, BY_STRIPS, BY_WARPS = 1 << 24, 512, 1 << 14
 """Up to which roads are compared at all: multiplications by single elements; K of strips; slices of tiles of warps."""
@@ -92,8 +93,8 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
         yield roads.simple
     if config is not None:
         return
-    pairs = problem.a.dtype.bits == 16 and k % 2 == 0
-    if _is_large_off_grid(problem, RESIDUES, RESIDUES_PAIRS if pairs else RESIDUES_K):
+    pairs, few = problem.a.dtype.bits == 16 and k % 2 == 0, min(m, n) <= residues.NARROW
+    if _is_large_off_grid(problem, RESIDUES if few else RESIDUES_WIDE, RESIDUES_PAIRS if pairs else RESIDUES_K):
         yield roads.by_residues
     words = _is_large_off_grid(problem, REALIGNED, REALIGNED_K)
     given, (problem, _) = problem, roads.upright(problem)

@@ -35,6 +35,8 @@ BESIDE, BESIDE_SUMS = 8, 8
 """Columns beside those of a strip, and of the sums, in shared memory: rows lie in different banks."""
 PAIR = 2
 """Elements that cp.async brings."""
+LONG = 64
+"""Elements of a row of the result from which on it is stored 16 bytes at a time, wherever it starts."""
 
 
 Places = list[tuple[Any, Any]]
@@ -219,13 +221,16 @@ def write(
     shared: nv.Tile, out: nv.Array, at: tuple[Any, Any, Any], acc_dtype: nv.DType, epilogue_op: EpilogueOp | None,
     operands: Sequence[Any],
 ) -> None:  # fmt: skip
-    """Store a tile's sums, which is ``at`` a batch, a row and a column: 16 bytes at a time, or where an epilogue needs
-    the registers in pairs or one by one, as rows lie. By all threads."""
+    """Store a tile's sums, which is ``at`` a batch, a row and a column: 16 bytes at a time where rows are long or
+    aligned, else in pairs or one by one, as they lie. By all threads."""
     given, most = (shared, out, at, acc_dtype, epilogue_op, operands), TMA_ALIGNMENT // out.dtype.bytes
+    rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
+    # An epilogue needs the registers; and short rows are ends for the most part.
+    plain = epilogue_op is None and shared.dtype == out.dtype and out.dtype.bits in (16, 32) and _contiguous(out)
+    long = plain and out.shape[2] >= LONG
     if lie_at(most, out):
         _write(*given, most)
-    elif epilogue_op is None and shared.dtype == out.dtype and _contiguous(out) and out.dtype.bits in (16, 32):
-        rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
+    elif long:
         store_rows(
             out, at, out.shape[1], (rows, cols), _of_row(out, cols, most), nv.thread_id.x, THREADS,
             lambda r, c: shared.vector((r, c), most), lambda r, c: shared[r, c],
@@ -244,7 +249,8 @@ def _write(
     rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
     bits = _of_row(out, cols, each)
     c = (nv.thread_id.x & ((1 << bits) - 1)) * each
-    for r in nv.range(nv.thread_id.x >> bits, rows, THREADS >> bits, unroll=4 if epilogue_op is None else 2):
+    unroll = 4 if epilogue_op is None and each > PAIR else 2  # with more there are not enough registers
+    for r in nv.range(nv.thread_id.x >> bits, rows, THREADS >> bits, unroll=unroll):
         if (row + r < m) & (col + c < n):
             values = read_sums(shared, r, c, each)
             if epilogue_op is not None:
