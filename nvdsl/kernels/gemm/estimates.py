@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import nvdsl as nv
-from nvdsl.kernels.gemm import gathered, short, simple, small
+from nvdsl.kernels.gemm import flat, gathered, short, simple, small
 from nvdsl.kernels.gemm.choose import COMMON, allowed, key
 from nvdsl.kernels.gemm.factors import factors
 from nvdsl.kernels.gemm.model import Shape, grid, times
@@ -112,6 +112,13 @@ def _by_tiles(part: int, fast: Callable[[Seen], bool]) -> Callable[[Seen], Terms
     return terms
 
 
+def _by_runs(x: Seen) -> Terms:
+    """A large K has one slot, and rows of some begin in the same banks."""
+    *terms, even, odd, off, written = _by_tiles(short.PART, lambda x: x.k % short.PAIR == 0)(x)
+    rounds, ways = terms[2], flat.ways(x.k)
+    return *terms, even, odd, off, written, even * ways, odd * ways, rounds * (2 * x.k > flat.MOST)
+
+
 def _by_threads(x: Seen) -> Terms:
     """The longer side is read by 64 rows, beside all of the other one. Parts of K are summed in memory."""
     rows, slices = x.batches * nv.cdiv(max(x.m, x.n), 64), nv.cdiv(x.k, 64)
@@ -135,7 +142,7 @@ TERMS: Mapping[str, Callable[[Seen], Terms]] = {
     "by_warps": _by_warps,
     "by_strips 16": _by_tiles(short.SMALL_PART, lambda x: x.pairs),
     "by_strips 32": _by_tiles(short.PART, lambda x: x.pairs),
-    "by_runs": _by_tiles(short.PART, lambda x: x.k % short.PAIR == 0),
+    "by_runs": _by_runs,
     "by_threads": _by_threads,
     "tensor_cores": _tensor_cores,
 }
@@ -144,7 +151,7 @@ MICROSECONDS: Mapping[str, Terms] = {
     "by_warps": (5.381, 0.3808, 1.097, 0.0309, 0.1291, 0.1275),
     "by_strips 16": (4.202, 0.01929, 0.2071, 0.01203, 0.01702, 0.4127, 0.0),
     "by_strips 32": (4.517, 0.02386, 0.41, 0.01735, 0.02828, 0.1862, 0.06953),
-    "by_runs": (4.56, 0.01477, 0.3821, 0.01145, 0.02007, 0.1731, 0.09029),
+    "by_runs": (4.608, 0.007199, 0.296, 0.005222, 0.009887, 0.1777, 0.1402, 0.002513, 0.004569, 0.4903),
     "by_threads": (5.377, 6.584, 0.6665, 0.4471, 0.2049, 0.853, 0.003152, 0.0),
     "tensor_cores": (0.0, 0.3991, 0.8578, 0.1283, 0.8596, 0.4222, 0.03687, 0.3701, 0.09769, 0.1513),
 }

@@ -13,10 +13,13 @@ Where two slots would be too large there is one, and the next tile is copied whi
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import Counter
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.gemv import batch_of
@@ -51,6 +54,14 @@ def fits(*operands: Matrix) -> bool:
 def holds(k: int, dtype: nv.DType) -> bool:
     """Whether there is room for K, and rows begin in different banks."""
     return k <= MOST and k * dtype.bytes % BANKS > 0
+
+
+@functools.lru_cache
+def ways(k: int) -> int:
+    """Of a K of 16-bit elements, in how many turns a warp's lanes are served where each reads its word of a step: words
+    that they want of the same bank."""
+    words = {(row * k + 2 * lane) // 2 for row in range(EIGHT) for lane in range(WARP_SIZE // EIGHT)}
+    return max(Counter(word % (BANKS // WORD) for word in words).values())
 
 
 class Run:
