@@ -6,7 +6,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.hopper import arch
-from nvdsl.kernels.gemm import dispatch, estimates, roads
+from nvdsl.kernels.gemm import dispatch, estimates, flat, roads
 from nvdsl.kernels.gemm.estimates import MICROSECONDS, TERMS, Seen, microseconds
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
 
@@ -45,6 +45,13 @@ def test_what_is_copied():
     assert seen(500, 64, 63).copied == pytest.approx((500 + 64) * 63 * 2 / 1e6)
     assert seen(500, 64, 63, layout="nn").copied == pytest.approx(500 * 63 * 2 / 1e6)
     assert seen(8, 64, 64).stored and not seen(8, 63, 64).stored
+    assert seen(8, 64, 64).whole and seen(8, 72, 64).stored and not seen(8, 72, 64).whole
+
+
+def test_rows_that_begin_in_the_same_banks():
+    """32 and 65 elements are 64 and 130 bytes, of 128 in all banks."""
+    assert [flat.ways(k) for k in (8, 40, 36, 32, 65)] == [1, 1, 2, 4, 8]
+    assert microseconds("by_runs", seen(2000, 2000, 65)) > 1.2 * microseconds("by_runs", seen(2000, 2000, 71))
 
 
 def test_the_least_is_taken(monkeypatch):

@@ -23,6 +23,7 @@ def any_size():
     """Nothing is too small."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "RESIDUES", 1 << 40)
+        patch.setattr(dispatch, "RESIDUES_WIDE", 1 << 40)
         patch.setattr(dispatch, "REALIGNED", 1)
         patch.setattr(dispatch, "REALIGNED_K", 1)
         patch.setattr(dispatch, "SIMPLE_PRODUCTS", -1)

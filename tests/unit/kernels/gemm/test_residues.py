@@ -24,6 +24,7 @@ def any_size():
     """Nothing is too small, and no copy too large."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch, "RESIDUES", 1)
+        patch.setattr(dispatch, "RESIDUES_WIDE", 1)
         patch.setattr(dispatch, "RESIDUES_K", 1)
         patch.setattr(dispatch, "RESIDUES_PAIRS", 1)
         patch.setattr(roads, "COPIED", 0)
