@@ -205,7 +205,11 @@ def test_block_scales():
         wide_b = sb.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:k, :n]
         got = nv.matmul(a, b, scale_a=sa, scale_b=sb)
         assert got.dtype == torch.bfloat16
-        close(got, (a.double() * wide_a) @ (b.double() * wide_b), k)
+        expected = (a.double() * wide_a) @ (b.double() * wide_b)
+        close(got, expected, k)
+        c, bias = made((m, n), "bfloat16", 5), made((n,), "float32", 6)
+        got = nv.matmul(a, b, scale_a=sa, scale_b=sb, alpha=2.0, c=c, bias=bias, activation="relu")
+        close(got, (2 * expected + c.double() + bias.double()).relu(), k)
 
 
 @in_child(timeout=240)
