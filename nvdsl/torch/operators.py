@@ -18,9 +18,9 @@ Tensor: TypeAlias = torch.Tensor
 
 
 class Operator:
-    """An op, to be called. Who looks at ops sees one: torch.compile, modes, subclasses of tensors. Elsewhere a call is
-    an `autograd.Function`, since the dispatcher's Python takes longer than nvdsl's. `torch.func.grad` and its like
-    refuse ops that have a gradient (torch 2.13), and take a Function of another form, but for lists, in which that
+    """An op, to be called. Who looks at ops sees one: torch.compile, traces, modes, subclasses of tensors. Elsewhere a
+    call is an `autograd.Function`, since the dispatcher's Python takes longer than nvdsl's. `torch.func.grad` and its
+    like refuse ops that have a gradient (torch 2.13), and take a Function of another form, but for lists, in which that
     looks for no tensors."""
 
     def __init__(self, op: Any, function: Callable[..., Any]) -> None:
@@ -28,7 +28,7 @@ class Operator:
         self._set_gradient(_no_gradient, _keep_nothing)
 
     def __call__(self, *arguments: Any) -> Any:
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and not torch._C._is_tracing():
             if torch._C._are_functorch_transforms_active():
                 if not any(isinstance(x, list) for x in arguments):
                     return self._transformed.apply(*arguments)

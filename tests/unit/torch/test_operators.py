@@ -217,6 +217,9 @@ def test_who_looks_at_ops_sees_one():
     with Seen():
         nt.softmax(x).sum().backward()
     assert "nvdsl.softmax_rows.default" in names and "nvdsl.softmax_rows_backward.default" in names
+    traced = torch.jit.trace(nt.softmax, x)
+    other = some(3, 8)
+    torch.testing.assert_close(traced(other), other.softmax(-1))
     assert nt.matmul(x.to("meta"), some(8, 5, grad=False).to("meta")).shape == (3, 5)
     assert type(nt.softmax(torch.nn.Buffer(x.detach()))) is torch.Tensor
 
