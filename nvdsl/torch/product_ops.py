@@ -14,7 +14,7 @@ RESULTS = {torch.int8: torch.int32, torch.float8_e4m3fn: torch.bfloat16, torch.f
 """Types of products that are not their operands'."""
 
 
-def _product(a: Tensor, b: Tensor, *bias: Tensor) -> Tensor:
+def _product(a: Tensor, b: Tensor) -> Tensor:
     """What a product looks like."""
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     rows, cols = a.shape[-2:-1] if a.dim() > 1 else (), b.shape[-1:] if b.dim() > 1 else ()
@@ -26,33 +26,59 @@ def matrix_product(a: Tensor, b: Tensor) -> Tensor:
     return nv.matmul(a, b)
 
 
-@operator("(Tensor a, Tensor b, Tensor bias) -> Tensor", _product)
-def matrix_product_and_bias(a: Tensor, b: Tensor, bias: Tensor) -> Tensor:
-    return nv.matmul(a, b, bias=bias)
-
-
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:2])
-    ctx.bias = [(bias.shape, bias.dtype) for bias in inputs[2:]]
+    ctx.save_for_backward(*inputs)
 
 
 def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     a, b = ctx.saved_tensors
-    wanted, bias = ctx.needs_input_grad, [None for _ in ctx.bias]
-    if ctx.bias and wanted[2]:
-        (shape, kind), = ctx.bias
-        bias = [_sum_to(dy, shape, kind)]
+    wanted = ctx.needs_input_grad
     row, column = a.dim() == 1, b.dim() == 1
     a, b = a[None] if row else a, b[:, None] if column else b
     dy = dy[..., None] if column else dy
     dy = dy[..., None, :] if row else dy
     da = matrix_product(dy, b.mT).sum_to_size(a.shape) if wanted[0] else None
     db = matrix_product(a.mT, dy).sum_to_size(b.shape) if wanted[1] else None
-    return da[0] if row and da is not None else da, db[:, 0] if column and db is not None else db, *bias
+    return da[0] if row and da is not None else da, db[:, 0] if column and db is not None else db
 
 
 gradient(matrix_product, _backward, _keep)
-gradient(matrix_product_and_bias, _backward, _keep)
+
+
+def _folded(x: Tensor) -> Tensor:
+    """All axes but the last made one."""
+    return x if x.dim() == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def _layer(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """What the results of a layer look like."""
+    return like(x, [*x.shape[:-1], weight.shape[0]], dtype=RESULTS.get(x.dtype))
+
+
+@operator("(Tensor x, Tensor weight, Tensor? bias) -> Tensor", _layer)
+def linear_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if x.dim() == 2:
+        return nv.matmul(x, weight.mT, bias=bias)
+    y = _layer(x, weight, bias)  # of the op itself: a view of what it makes could not be changed in place
+    nv.matmul(_folded(x), weight.mT, _folded(y), bias=bias)
+    return y
+
+
+def _keep_layer(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weight, bias = inputs
+    ctx.save_for_backward(x, weight)
+    ctx.bias = None if bias is None else (bias.shape, bias.dtype)
+
+
+def _layer_backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+    x, weight = ctx.saved_tensors
+    wanted, dy = ctx.needs_input_grad, _folded(dy)
+    dx = matrix_product(dy, weight).reshape(x.shape) if wanted[0] else None
+    dw = matrix_product(dy.mT, _folded(x)) if wanted[1] else None  # in the order of the weight: else torch copies it
+    return dx, dw, _sum_to(dy, *ctx.bias) if wanted[2] else None
+
+
+gradient(linear_product, _layer_backward, _keep_layer)
 
 
 def _sum_to(x: Tensor, shape: Any, dtype: Any) -> Tensor:
@@ -60,11 +86,6 @@ def _sum_to(x: Tensor, shape: Any, dtype: Any) -> Tensor:
     more = x.dim() - len(shape)
     axes = [i for i in range(x.dim()) if i < more or shape[i - more] == 1]
     return (x.sum(axes, dtype=dtype) if axes else x.to(dtype)).reshape(shape)
-
-
-def _folded(x: Tensor) -> Tensor:
-    """All axes but the last made one."""
-    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
@@ -82,11 +103,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     result is rounded."""
     input, weight = autocast(input, weight)
     if weight.dim() == 1:
-        y = matrix_product(input, weight)
+        y: Tensor = matrix_product(input, weight)
         return y if bias is None else y + bias
-    rows = _folded(input)
-    y = matrix_product(rows, weight.mT) if bias is None else matrix_product_and_bias(rows, weight.mT, bias)
-    return y.reshape(*input.shape[:-1], weight.shape[0])
+    y = linear_product(input, weight, bias)
+    return y
 
 
 def _grouped(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
@@ -97,10 +117,6 @@ def _grouped(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
 @operator("(Tensor a, Tensor b, Tensor offsets) -> Tensor", _grouped)
 def grouped_product(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
     return nv.grouped_matmul(a, b, offsets=offsets)
-
-
-def _keep_grouped(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
 
 
 def _grouped_backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
@@ -114,7 +130,7 @@ def _grouped_backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     return da, db, None
 
 
-gradient(grouped_product, _grouped_backward, _keep_grouped)
+gradient(grouped_product, _grouped_backward, _keep)
 
 
 def grouped_matmul(input: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:

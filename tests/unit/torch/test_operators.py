@@ -46,7 +46,8 @@ OPS = {
     "product": lambda: (product_ops.matrix_product, (some(2, 3, 8), some(8, 4))),
     "product of bytes": lambda: (
         product_ops.matrix_product, (torch.ones(3, 16, dtype=torch.int8), torch.ones(16, 4, dtype=torch.int8))),
-    "product and bias": lambda: (product_ops.matrix_product_and_bias, (some(3, 8), some(8, 4), some(4))),
+    "layer": lambda: (product_ops.linear_product, (some(2, 3, 8), some(4, 8), some(4))),
+    "layer without bias": lambda: (product_ops.linear_product, (some(3, 8), some(4, 8), None)),
 }  # fmt: skip
 
 
@@ -73,6 +74,15 @@ def test_a_batch_beside_one_matrix_is_one_product_and_so_is_its_gradient():
     w = some(1, 1, dtype=torch.float16)
     (found,) = torch.autograd.grad(nt.matmul(x, w), w, dy)
     assert found.item() == 2**-20
+
+
+def test_what_a_layer_gives_can_be_changed_in_place_and_its_slope_lies_as_the_weight_does():
+    x, w = some(2, 3, 8), some(5, 8)
+    y = nt.linear(x, w)
+    y.mul_(2)
+    (found,) = torch.autograd.grad(y, w, torch.ones_like(y))
+    assert found.is_contiguous()
+    torch.testing.assert_close(found, 2 * x.sum((0, 1)).expand(5, 8), rtol=1e-2, atol=1e-2)
 
 
 def test_a_layer_without_inputs_is_its_bias():
