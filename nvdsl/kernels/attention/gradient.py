@@ -137,12 +137,11 @@ def attention_backward(
         longest = rows if all(bounded) else each
         most_shares = MOST_DESCENDING if ordered and bounded == (False, True) else MOST_SHARES
         cut = shares(config, key_tiles, heads.group, rows, longest, sms(target), most_shares)
-        if kind.told and config.wide:  # which leaves no registers for parts
+        if kind.told and config.wide or packed and all(bounded) and config.apart:  # no registers are left for parts
             cut = 1, 1
         count = math.prod(cut)
         shared = Reshaped(of_q, cut, (0, 0)) if count > 1 else None
         if count > 1:
-            tight = tight or packed and all(bounded)
             config = choose(*sizes, more, most, heads.group * rows / count, tight, shared=True)
         constants: dict[str, Any] = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
         new = sum((x is None) << i for i, x in enumerate((dq, dk, dv)))

@@ -120,10 +120,11 @@ def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told,
     bias = nv.ShapeDtype(("bias_batch", "bias_heads", "bias_queries", "bias_keys"), nv.bf16) if told[0] else None
     of_bias = nv.ShapeDtype(("of_batch", "of_heads", "of_queries", "of_keys"), nv.f32)
     kind = ScoreKind(softcap, *told)
-    tight = all(bounded) and (softcap or shared and packed) or kind.told and any(bounded)
+    tight = all(bounded) and softcap or kind.told and any(bounded)
     more = all(bounded) or softcap or packed
     config = choose(size, size, more, kind.told or packed and softcap, rows, tight, shared=shared)
-    shares = nv.ShapeDtype(("parts", "head_parts"), nv.bf16) if shared and not (kind.told and config.wide) else None
+    full = kind.told and config.wide or packed and all(bounded) and config.apart
+    shares = nv.ShapeDtype(("parts", "head_parts"), nv.bf16) if shared and not full else None
     given = *starts, bias, of_bias if bias and not softcap else None, shares
     nv.jit(gradients.__wrapped__, strict=True).compile(
         *arrays, *given, 0, 1.0, 0, 0, 0.0,
