@@ -33,7 +33,8 @@ class Operator:
                 if not any(isinstance(x, list) for x in arguments):
                     return self._transformed.apply(*arguments)
             elif torch._C._len_torch_dispatch_stack() == 0 and all(map(_is_plain, arguments)):
-                return self._eager.apply(*arguments) if torch.is_grad_enabled() else self._of_all(*arguments)
+                kept = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in arguments)
+                return self._eager.apply(*arguments) if kept else self._of_all(*arguments)
         return self.op(*arguments)
 
     def with_gradient(self, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
