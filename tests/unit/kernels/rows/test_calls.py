@@ -116,6 +116,8 @@ def test_logits_fit_into_registers(dtype, cols, gradient, smooth):
     )  # fmt: skip
     for each in made.kernels.values():
         assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
+        by_policy = not gradient and config.keep == "registers" and config.wide * dtype.bytes == 16
+        assert ("ld.global.L2::cache_hint.v4.b32" in each.ptx) == by_policy
 
 
 GRADIENTS = [(dtype, weight, residual, cols)
