@@ -37,10 +37,11 @@ STREAMED = 1 << 24
 LARGE = 1 << 21
 """Elements of a larger operand that TMA reads from which on it takes longer to read it otherwise than to copy the
 smaller one."""
-RESIDUES, RESIDUES_WIDE, RESIDUES_K, RESIDUES_PAIRS = 1 << 25, 3 << 24, 640, 1536
+RESIDUES, RESIDUES_WIDE, RESIDUES_K = 1 << 25, 3 << 24, 2048
 """Bytes of an operand off TMA's grid from which on it is read by TMA as it lies, beside few rows or columns, and beside
-more than fit into a narrow tile; and bytes of its rows, at least, and where threads would load it by pairs of elements.
-"""
+more than fit into a narrow tile; and bytes of its rows, at least."""
+RESIDUES_NARROW, RESIDUES_PAIRS = 640, 1536
+"""The latter of A beside columns for a narrow tile, and where threads would load it by pairs of elements."""
 REALIGNED, REALIGNED_K = 3 << 24, 4096
 """The same for operands of 8 or 32 bits of which TMA can't: threads load them, where copies take longer."""
 WITHOUT_TENSOR_MAPS = 4.8
@@ -93,8 +94,10 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
         yield roads.simple
     if config is not None:
         return
-    pairs, few = problem.a.dtype.bits == 16 and k % 2 == 0, min(m, n) <= residues.NARROW
-    if _is_large_off_grid(problem, RESIDUES if few else RESIDUES_WIDE, RESIDUES_PAIRS if pairs else RESIDUES_K):
+    few, rows = min(m, n) <= residues.NARROW, RESIDUES_K
+    if few and n <= m:
+        rows = RESIDUES_PAIRS if problem.a.dtype.bits == 16 and k % 2 == 0 else RESIDUES_NARROW
+    if _is_large_off_grid(problem, RESIDUES if few else RESIDUES_WIDE, rows):
         yield roads.by_residues
     words = _is_large_off_grid(problem, REALIGNED, REALIGNED_K)
     given, (problem, _) = problem, roads.upright(problem)

@@ -26,6 +26,7 @@ def any_size():
         patch.setattr(dispatch, "RESIDUES", 1)
         patch.setattr(dispatch, "RESIDUES_WIDE", 1)
         patch.setattr(dispatch, "RESIDUES_K", 1)
+        patch.setattr(dispatch, "RESIDUES_NARROW", 1)
         patch.setattr(dispatch, "RESIDUES_PAIRS", 1)
         patch.setattr(roads, "COPIED", 0)
         patch.setattr(matmul, "_bound", {})
