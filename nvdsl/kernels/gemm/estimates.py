@@ -155,7 +155,7 @@ MICROSECONDS: Mapping[str, Terms] = {
     "by_threads": (5.377, 6.584, 0.6665, 0.4471, 0.2049, 0.853, 0.003152, 0.0),
     "tensor_cores": (0.0, 0.3998, 0.6972, 0.1478, 1.059, 0.4214, 0.03504, 0.3603, 0.08697, 0.1918),
 }
-"""What each term of a road counts. Median errors are 3 to 8 %."""
+"""What each term of a road counts. Median errors are 3 to 9 %."""
 
 
 def microseconds(road: str, x: Seen) -> float:
