@@ -220,4 +220,5 @@ class TmaEpilogue:
         row0, col0 = nv.layout.accumulator_element(nv.warpgroup_thread(), 0)
         for register in range(0, len(values), 2):
             r, c = nv.layout.accumulator_element(0, first + register)
-            piece.store_vector(pair_vector(values[register], values[register + 1], self.dtype), (row0 + r, col0 + c))
+            low, high = (self.dtype(value) for value in values[register : register + 2])  # integers are cut toward zero
+            piece.store_vector(pair_vector(low, high, self.dtype), (row0 + r, col0 + c))
