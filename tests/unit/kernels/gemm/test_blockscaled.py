@@ -9,6 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 import nvdsl as nv
+from nvdsl.kernels.blocks.elementwise import Elementwise
+from nvdsl.kernels.blocks.linear_combination import LinearCombination, gelu
 from nvdsl.kernels.gemm.blockscaled import DEFAULT, TILES, choose, matmul
 from nvdsl.kernels.gemm.config import Config
 from tests.exhaustive import exhaustive, sample
@@ -123,3 +125,23 @@ def test_its_registers(config):
     (kernel,) = compiled.kernels.values()
     assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
     assert config.problems(nv.e4m3, nv.bf16, nv.f32) == []
+
+
+@exhaustive
+@pytest.mark.parametrize(
+    "finish", [LinearCombination(bias=True, activation=gelu), LinearCombination(True, c=True, bias=True)], ids=repr
+)
+@pytest.mark.parametrize("config", [*TILES, choose(1, 128, 132)])
+@pytest.mark.parametrize("direct", [False, True])
+def test_its_registers_beside_an_epilogue(finish, config, direct):
+    shape = nv.ShapeDtype
+    factors = [shape(("m", "k % 16"), nv.e4m3), shape(("n % 16", "k % 16"), nv.e4m3)]
+    scales = [shape(("m", "s"), nv.f32), shape(("s", "t"), nv.f32)]
+    more = [1.5, 0.5, shape((1, "m", "n % 16"), nv.bf16)] if finish.c else []
+    operands = [*more, shape((1, "m", "n"), nv.bf16, (0, 0, 1))]
+    compiled = nv.jit(matmul.__wrapped__, strict=True).compile(
+        *factors, *scales, shape(("m", "n % 16"), nv.bf16), *operands,
+        config=config, blocks=132, epilogue_op=Elementwise(finish, True), direct_store=direct,
+    )  # fmt: skip
+    (kernel,) = compiled.kernels.values()
+    assert (kernel.resources.stack, kernel.resources.spill_stores) == (0, 0)
