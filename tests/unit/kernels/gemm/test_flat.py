@@ -14,6 +14,7 @@ from nvdsl.kernels.gemm.problem import Matrix
 from tests.exhaustive import sample
 from tests.unit.kernels.gemm.test_dynamic import road
 from tests.unit.kernels.gemm.test_gathered import check, check_bytes
+from tests.unit.kernels.gemm.test_short import ANYWHERE
 
 LEVELS = [sim.Options(), sim.Options(level="nvvm", delivery="random", order="random", seed=3)]
 extents = st.one_of(st.sampled_from([2, 8, 63, 64, 65, 130]), st.integers(2, 70))
@@ -30,6 +31,11 @@ def test_any_size(options, m, n, k):
         patch.setattr(sim.Options, "from_environment", lambda: options)
         assert road(m, n, k, "nt").function is flat.matmul
         check(m, n, k, "nt")
+
+
+@pytest.mark.parametrize(("m", "n", "out"), sample(ANYWHERE, 1))
+def test_long_rows_that_start_anywhere(m, n, out):
+    check(m, n, 20, "nt", out_dtype=out, batch=(2,))
 
 
 @pytest.mark.parametrize("layout", ["nn", "tt"])

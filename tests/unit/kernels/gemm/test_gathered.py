@@ -31,11 +31,11 @@ def stored(x, letter):
     return x if letter == "n" else np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-def check(m, n, k, layout="nt", dtype=np.float16, batch=(), **options):
+def check(m, n, k, layout="nt", dtype=np.float16, batch=(), out_dtype=nv.f32, **options):
     rng = np.random.default_rng((m, n, k))
     a, b = (rng.integers(-3, 4, (*batch, *shape)).astype(dtype) for shape in ((m, k), (k, n)))
     expected = a.astype(np.float32) @ b.astype(np.float32)
-    got = nv.matmul(stored(a, layout[0]), stored(b, layout[1]), out_dtype=nv.f32, target="sim", **options)
+    got = nv.matmul(stored(a, layout[0]), stored(b, layout[1]), out_dtype=out_dtype, target="sim", **options)
     np.testing.assert_array_equal(got, expected)
 
 

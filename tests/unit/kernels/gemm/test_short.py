@@ -40,6 +40,15 @@ def test_rows_at_multiples_of_four_bytes(m, n, k, layout):
     check(m, n, k, layout)
 
 
+ANYWHERE = [(5, 131, nv.f16), (67, 71, nv.f32), (3, 260, nv.f16)]
+
+
+@pytest.mark.parametrize(("m", "n", "out"), sample(ANYWHERE, 1))
+def test_long_rows_that_start_anywhere(m, n, out):
+    """Whole vectors, and the elements before and behind them."""
+    check(m, n, 20, "nn", out_dtype=out)
+
+
 def test_batches_gaps_and_an_epilogue():
     check(17, 9, 36, "nt", dtype=np.float16, batch=(2,))
     check_gaps_and_an_epilogue(29)
