@@ -20,7 +20,7 @@ USUAL = [
     LinearCombination(scale_a=True, scale_b=True),
     LinearCombination(bias=True, activation=ACTIVATIONS["gelu_tanh"]),
     LinearCombination(True, c=True, activation=ACTIVATIONS["gelu_tanh"]),
-    *(LinearCombination(activation=ACTIVATIONS[name]) for name in ("relu", "gelu_tanh", "sigmoid", "tanh")),
+    *(LinearCombination(activation=f) for name, f in ACTIVATIONS.items() if name != "gelu"),
 ]
 
 
