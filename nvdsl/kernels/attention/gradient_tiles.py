@@ -131,13 +131,14 @@ class Seeing:
 
         with recomputing():
             sees = keys() < self._keys
-            if self._right is not None and self._left is not None and not self._told:  # at once: fewer registers
-                behind = queries() + (row + self.offset + self._right) - keys()
-                sees = sees & (behind.to(nv.u32) <= nv.u32(self._left + self._right))
-            elif self._right is not None:
-                sees = sees & (queries() + (row + self.offset + self._right) >= keys())
-            elif self._left is not None:
-                sees = sees & (queries() + (row + self.offset - self._left) <= keys())
+            left, right = self._left, self._right
+            if left is not None and right is not None and not self._told:  # at once, which takes fewer registers
+                behind = queries() + (row + self.offset + right) - keys()
+                return nv.where(sees & (behind.to(nv.u32) <= nv.u32(left + right)), x, -math.inf)
+            if right is not None:
+                sees = sees & (queries() + (row + self.offset + right) >= keys())
+            if left is not None:
+                sees = sees & (queries() + (row + self.offset - left) <= keys())
         return nv.where(sees, x, -math.inf)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from tests.exhaustive import sample
-from tests.unit.kernels.backpropagating import Case, compare, expected, given_and_expected, inputs, starts
+from tests.unit.kernels.backpropagating import Case, compare, expected, given_and_expected, inputs, seen, starts
 
 
 def check(case, **options):
@@ -238,17 +238,19 @@ def branches(s, batch, head, query, key):
 
 @pytest.mark.parametrize("score", sample([slopes, documents, branches], 1))
 def test_functions_of_scores(score):
+    """In a window of two bounds."""
     case, arrays, _ = biased(64)
     head, query, key = np.indices((2, 30, 70))
+    window = 30, 3
     document = np.repeat(np.int32([0, 1]), [45, 25])
     bias = {
         slopes: -(head + 1) * 0.01 * abs(query + 40 - key),
         documents: np.where(document[query + 40] == document[key], 0, -np.inf),
         branches: np.where(key > 3, 0.5 * (query > 10), -np.inf),
     }[score]
-    out, lse, gradients = given_scores(arrays, bias)
+    out, lse, gradients = given_scores(arrays, np.where(seen(30, 70, window), bias, -np.inf))
     operands = [document] if score is documents else []
-    found = nv.attention_backward(*arrays, out, lse, score=score, operands=operands, target="sim")
+    found = nv.attention_backward(*arrays, out, lse, score=score, operands=operands, window=window, target="sim")
     compare(found, gradients, case.dtype)
 
 
