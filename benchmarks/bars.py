@@ -158,7 +158,7 @@ def host(what: str) -> Callable[[str], Figure]:
 
 
 RANDOM, SQUARES, FEW = "matmul-random-h200", "matmul-random-squares-h200", "matmul-few-rows-h200"
-KINDS, GROUPED, BITS = "matmul-kinds-h200", "grouped-h200", "quantized-h200"
+KINDS, GROUPED, BITS = "matmul-kinds-13135337-h200", "grouped-h200", "quantized-h200"
 FORWARD, BACKWARD, DECODE, E4M3 = (f"attention{x}-h200" for x in ("", "-backward", "-decode", "-e4m3"))
 FUSED, LOSSES, NORMS, FIRST = "fused-h200", "rows-losses-h200", "rows-norms-h200", "first-converted-h200"
 TAILS, OFTEN = "small_products.md#the-tails-of-random-shapes", "few_rows.md#long-k-few-rows-one-column"
@@ -176,9 +176,10 @@ PRODUCTS = [
     Bar("K of 65,536, results of 64 to 512, mean", 1.0, "matmul-long-k-h200", mean, OFTEN),
     Bar("1 to 250 rows, mean", 1.03, FEW, mean, OFTEN),
     Bar("the lowest of these", 0.95, FEW, lowest, OFTEN),
-    Bar("18 types and layouts, 50 random shapes each, means", 1.0, KINDS, means, "matmul.md#every-type-and-layout"),
+    Bar("18 types and layouts, 34 random shapes each, means", 1.0, KINDS, means, "matmul.md#every-type-and-layout"),
     Bar("the lowest of these", 0.9, KINDS, lowest_of_all, "matmul.md#what-is-left-under-09"),
-    Bar("their means on an H100, how far apart", 0.02, "matmul-kinds-h100", apart, "matmul.md#on-an-h100", most=True),
+    Bar("their means on an H100, how far apart", 0.02, KINDS.replace("h200", "h100"), apart, "matmul.md#on-an-h100",
+        most=True),
     Bar("groups of rows, over torch._grouped_mm", 1.1, GROUPED, rows("ratio_to_torch", way="rows"), "groups.md#rows"),
     Bar("groups along K, over torch._grouped_mm", 1.1, GROUPED, rows("ratio_to_torch", way="along-k")),
     Bar("groups, over QuACK", 1.0, GROUPED, rows("ratio_to_quack"), "groups.md#rows"),
