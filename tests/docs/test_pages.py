@@ -25,9 +25,17 @@ PAGES = [
 def test_links_lead_to_files(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"(?<!\[)`[^`\n]+`(?!\])", "", text)
-    targets = [t.partition("#")[0] for t in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"\w+:", t)]
-    missing = [t for t in targets if t and not Path(os.path.normpath(page.parent / t)).exists()]
-    assert missing == []
+    targets = [t for t in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"\w+:", t)]
+    assert [t for t in targets if not leads_somewhere(page, *t.partition("#")[::2])] == []
+
+
+def leads_somewhere(page, path, heading):
+    """Whether the file is there, and of a page the heading, by the name that GitHub and the site give it."""
+    found = Path(os.path.normpath(page.parent / path)) if path else page
+    if not heading or found.suffix != ".md" or not found.exists():
+        return found.exists()
+    headings = re.findall(r"^#+ (.*)$", found.read_text(encoding="utf-8"), re.MULTILINE)
+    return heading in {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
 
 
 def test_the_settings_are_those_of_the_code():
