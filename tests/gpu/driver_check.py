@@ -249,4 +249,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    failed = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(failed)  # the context is gone: what JAX writes about that while Python ends would hide the table

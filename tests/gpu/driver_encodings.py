@@ -57,7 +57,7 @@ def rules_agree_with_the_driver() -> str:
         else:
             accepted += 1
             if problems:
-                stricter.setdefault(problems[0].split(":")[-1], []).append(tensor_map)
+                stricter.setdefault(problems[0].what.split(":")[-1], []).append(tensor_map)
     assert not wrong, f"legal by the rules, refused by the driver: {wrong[:5]} ({len(wrong)})"
     remark = "; ".join(f"{len(maps)} x{rule}, e.g. {maps[0]}" for rule, maps in stricter.items())
     return f"{accepted} encoded, {refused} refused" + (f"; rules stricter than the driver: {remark}" if remark else "")
