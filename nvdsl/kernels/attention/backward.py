@@ -143,7 +143,7 @@ def backward(frame: GradientFrame) -> None:
             first, end = sight.first, sight.end
             before = nv.select(work.started, 1 - here, here) if late else here
             for g in nv.range(sight.heads(tiles.heads), unroll=False):
-                head = at.head + g
+                head = where()[0].head + g
                 s = begun(state)
                 nv.wgmma_wait(0)
                 order = nv.range(first, end - 1, unroll=False)  # where it is another, rows don't matter
