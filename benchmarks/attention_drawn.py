@@ -186,7 +186,7 @@ def in_f32(a: Arrays, dout: Any = None) -> list[Any]:
     s = p.softcap * torch.tanh(s / p.softcap) if p.softcap else s
     at = torch.arange(p.queries, device="cuda")[:, None] + (p.keys - p.queries)
     key = torch.arange(p.keys, device="cuda")[None]
-    hidden = (key > at + (0 if p.causal else p.keys if p.right is None else p.right)) | (
+    hidden = (key > at + (0 if p.causal else p.queries + p.keys if p.right is None else p.right)) | (
         key < at - (p.queries + p.keys if p.left is None else p.left)
     )
     if a.documents is not None:
