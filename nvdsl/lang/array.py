@@ -316,6 +316,8 @@ class Array(ir.Value):
     def __repr__(self) -> str:
         return f"Array(shape={shown(self.shape)}, dtype={self.dtype.name})"
 
+    __str__ = __repr__
+
 
 def _element(value: Number, dtype: DType) -> Value:
     found = stored(value, dtype)

@@ -19,10 +19,10 @@ from nvdsl.mlir import ir
 from nvdsl.trace import logic
 from nvdsl.trace.carry import is_value
 from nvdsl.trace.printing import print_
-from nvdsl.trace.regions import is_tracing
 from nvdsl.values import scope
 from nvdsl.values.select import max as select_max
 from nvdsl.values.select import min as select_min
+from nvdsl.values.tracing import is_tracing
 
 Convert = Callable[[FunctionType], Callable[..., Any]]
 

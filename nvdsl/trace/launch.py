@@ -18,11 +18,11 @@ from nvdsl.mlir.dialects import _gpu_ops_gen as gpu_ops
 from nvdsl.mlir.dialects import arith, gpu
 from nvdsl.trace import decorated
 from nvdsl.trace.calls import resolve
-from nvdsl.trace.regions import is_tracing
 from nvdsl.trace.rewrite import convert
 from nvdsl.values import scope
 from nvdsl.values.extents import constant_fix
 from nvdsl.values.traced import Value, const
+from nvdsl.values.tracing import is_tracing
 from nvdsl.values.typing import Int, PlainInt
 
 P = ParamSpec("P")

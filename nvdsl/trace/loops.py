@@ -23,10 +23,11 @@ from nvdsl.trace.branches import Plain
 from nvdsl.trace.carry import Getters, Scope, Undefined, is_value, read, retyped
 from nvdsl.trace.logic import condition
 from nvdsl.trace.range import Range
-from nvdsl.trace.regions import Construct, add_block, add_yield, is_tracing, move_out
+from nvdsl.trace.regions import Construct, add_block, add_yield, move_out
 from nvdsl.trace.state import LoopState
 from nvdsl.trace.watch import Watch
 from nvdsl.values.traced import wrap
+from nvdsl.values.tracing import is_tracing
 
 
 class PlainFor(Plain):

@@ -78,14 +78,6 @@ class Construct:
         return new
 
 
-def is_tracing() -> bool:
-    """Is there a place to put an op?"""
-    try:
-        return ir.InsertionPoint.current is not None
-    except ValueError:
-        return False
-
-
 def add_block(op: Any, region: int, types: Sequence[Any]) -> Any:
     """The block of a region, with arguments at the op's place in the source."""
     return op.regions[region].blocks.append(*types, arg_locs=[op.location] * len(types))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nvdsl.mlir import ir
+from nvdsl.values.tracing import is_tracing
 
 NAME = "nvdsl.extent"
 """Attribute of a host function's argument: the name of the extent that it is; of a memref's, how its axes are named."""
@@ -79,9 +80,10 @@ def is_computed_from_any(value: Any) -> bool:
 
 
 def names_behind(*things: Any) -> list[str]:
-    """The names of the extents that ``things``, numbers or shapes of them, are computed from."""
+    """The names of the extents that ``things``, numbers or shapes of them, are computed from; none once nothing is
+    traced: an error erases the loop that it leaves, and MLIR would read freed memory of what was computed there."""
     names: dict[str, None] = {}
-    for thing in things:
+    for thing in things if is_tracing() else ():
         for one in thing if isinstance(thing, tuple | list) else (thing,):
             if isinstance(one, ir.Value):
                 names |= dict.fromkeys(str(name_of(x)) for x in arguments_behind(one))
@@ -102,6 +104,8 @@ def constant_fix(fix: str, *things: Any) -> str:
 
 def shown(value: Any) -> str:
     """A traced number as messages write it: an extent by its name."""
+    if not is_tracing():
+        return "a traced value"
     names = names_behind(value)
     of = f" of {' and '.join(names)}" if names else ""
     return name_of(value) or f"a traced {value.type}{of}"

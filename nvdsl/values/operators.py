@@ -13,6 +13,7 @@ from nvdsl.errors import TraceError, frames, trace_error
 from nvdsl.mlir import ir
 from nvdsl.values import extents
 from nvdsl.values.dtypes import DType
+from nvdsl.values.tracing import is_tracing
 
 if TYPE_CHECKING:
     from nvdsl.values.traced import Value
@@ -38,7 +39,7 @@ class Operators(ir.Value):
 
     __slots__ = ()
     def __hash__(self) -> int:
-        if frames.is_user(sys._getframe(1).f_code.co_filename) and _is_tracing():
+        if frames.is_user(sys._getframe(1).f_code.co_filename) and is_tracing():
             raise _not_known(self,
                 "the hash of a traced value",
                 "compare it: `x == 0 or x == 1` for `x in {0, 1}`; as a key of a dict or an element of a set take a "
@@ -75,11 +76,13 @@ class Operators(ir.Value):
 
     def _text(self, asking: str) -> str:
         """MLIR's text of the value, which a program must not take for the number's. ``asking``: the caller's file."""
-        if frames.is_user(asking) and not frames.is_installed(asking) and _is_tracing():
+        if frames.is_user(asking) and not frames.is_installed(asking) and is_tracing():
             raise _not_known(self,
                 "a traced value as text",
                 'the kernel prints it: print(f"x = {x}"), in one call; a name, a key or a message takes a plain number',
             )
+        if frames.is_user(asking) and not is_tracing():
+            return repr(self)
         return str(ir.Value.__str__(self))
 
     @property
@@ -255,13 +258,6 @@ class Operators(ir.Value):
             "range() needs a Python int"
         )
         raise _not_known(self, "a traced value used as a Python int", fix)
-
-
-def _is_tracing() -> bool:
-    try:
-        return ir.InsertionPoint.current is not None
-    except ValueError:
-        return False
 
 
 def _not_for_numpy(call: str, remedy: str | None = None) -> TraceError:

@@ -36,6 +36,7 @@ from nvdsl.values.dtypes import DType
 from nvdsl.values.elementwise import Elementwise, of_each
 from nvdsl.values.operators import Operators
 from nvdsl.values.results import kept
+from nvdsl.values.tracing import is_tracing
 
 if TYPE_CHECKING:
     from nvdsl.values.typing import ElementType, Number, TypeLike
@@ -84,13 +85,16 @@ class Value(Operators):
             return shape
 
     def _binary(self, op: str, a: Any, b: Any) -> Any:
+        _require_trace(f"`{op}` of a traced value")
         result = promotion.binary(op, a, b)
         return result if result is NotImplemented else wrap(*result)
 
     def _unary(self, op: str) -> Any:
+        _require_trace(f"`{op}` of a traced value")
         return wrap(*promotion.unary(op, self))
 
     def _compare(self, op: str, other: Any) -> Any:
+        _require_trace(f"`{op}` of a traced value")
         raw = promotion.compare(op, self, other)
         if raw is not NotImplemented:
             return wrap(raw, dtypes.bool_)
@@ -254,7 +258,7 @@ def const(value: Number, ty: TypeLike | None = None) -> Value:
         raise _no_number(value)
     if ty is None:
         ty = dtypes.index if type(value) is int else dtypes.of(value)
-    _require_trace(value)
+    _require_trace(f"the constant {value}")
     t, mlir_type = _resolve(ty)
     return wrap(arith.constant(mlir_type, python_numbers.fit(value, t)), _in_register(t))
 
@@ -272,15 +276,13 @@ def _in_register(t: DType) -> DType:
     return dtypes.f32 if t is dtypes.tf32 else t
 
 
-def _require_trace(value: Any) -> None:
-    try:
-        _ = ir.InsertionPoint.current
-    except ValueError:
+def _require_trace(what: str) -> None:
+    if not is_tracing():
         raise trace_error(
-            f"no function is being traced that could hold the constant {value}",
+            f"no function is being traced that could hold {what}",
             rule="traced values exist inside of a decorated host function or kernel",
             fix="keep a Python number outside, and convert it inside",
-        ) from None
+        )
 
 
 def cast(x: Number | ir.Value, dtype: DType) -> Value:
