@@ -51,8 +51,8 @@ class Announced:
 class Rounds:
     """The waits for the last phase that completed, and the arrivals in the one under way and in the one before.
     ``tx``: whether bytes were expected in the phase under way, and in the one before. ``announced``: those of which no
-    arrival of the phase under way is known to come after. ``mixed``: the first arrival that
-    may count to another phase; it means something once anybody has waited (``seen``)."""
+    arrival of the phase under way is known to come after. ``mixed``: the first arrival that may count to another phase;
+    it means something once anybody has waited (``seen``)."""
 
     __slots__ = ("_announced", "_before", "_mixed", "_now", "_seen", "_tx", "_waits")
 
