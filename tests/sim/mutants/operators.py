@@ -76,15 +76,25 @@ _INDEX = {
 
 
 def mutants(module: Any) -> list[Mutant]:
-    """Every single change of a traced module, in the order of its ops."""
+    """Every single change of a traced module, in the order of its ops; but not of loops that make no round."""
     with module.context:
         ops = walk(module.operation)
         facts = values.Facts(ops)
         found = []
+        idle = {hash(inner) for op in ops if _makes_no_round(op) for inner in walk(op) if inner != op}
         for number, op in enumerate(ops):
+            if hash(op) in idle:
+                continue
             for kind, text, edit in _of(op, facts):
                 found.append(Mutant(kind, text, number, line_of(op), edit))
     return found
+
+
+def _makes_no_round(op: Any) -> bool:
+    if op.name != "scf.for":
+        return False
+    first, stop = (constant(bound) for bound in list(op.operands)[:2])
+    return first is not None and stop is not None and first >= stop
 
 
 def _of(op: Any, facts: values.Facts) -> Iterator[tuple[str, str, Edit]]:
