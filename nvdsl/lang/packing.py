@@ -89,9 +89,14 @@ def as_elements(words: Sequence[Value], dtype: DType) -> list[Value]:
 
 
 def as_vector(words: Sequence[Value], dtype: DType) -> Value:
-    """The same as a vector, of elements of 16 or 32 bits."""
-    together = ir.VectorType.get([len(words) * 32 // dtype.bits], dtype.ir)
-    return wrap(llvm.bitcast(together, arith.pack(list(words))), dtype)
+    """Words of 32 bits as a vector of the elements that lie there."""
+    packed = arith.pack(list(words))
+    if dtype is dtypes.i32:
+        return wrap(packed, dtype)
+    small = dtype.is_float and dtype.bits == 8  # LLVM has no vectors of them
+    kind = dtypes.i8 if small else dtype
+    found = wrap(llvm.bitcast(ir.VectorType.get([len(words) * 32 // dtype.bits], kind.ir), packed), kind)
+    return bitcast(found, dtype) if small else found
 
 
 def converted(elements: Sequence[Value], dtype: DType, *, together: bool = False) -> list[Value]:

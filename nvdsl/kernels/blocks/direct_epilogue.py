@@ -6,7 +6,8 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue import TmaEpilogue
-from nvdsl.kernels.blocks.rows_anywhere import VECTOR, store_rows
+from nvdsl.kernels.blocks.realigned import VECTOR
+from nvdsl.kernels.blocks.rows_anywhere import store_rows
 
 THREADS = 128
 VECTORS = "vectors"

@@ -6,8 +6,9 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.clamped_index import multiple
-from nvdsl.kernels.blocks.direct_epilogue import VECTOR, VectorEpilogue
+from nvdsl.kernels.blocks.direct_epilogue import VectorEpilogue
 from nvdsl.kernels.blocks.epilogue import TmaEpilogue
+from nvdsl.kernels.blocks.realigned import VECTOR
 from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue
 from nvdsl.lang.extents import shaped
 

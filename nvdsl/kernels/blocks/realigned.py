@@ -13,11 +13,7 @@ import numpy as np
 import nvdsl as nv
 from nvdsl.kernels.blocks.contiguous import THREADS, Copy
 from nvdsl.kernels.blocks.divisor import Divisor
-from nvdsl.lang.packing import words_of
-from nvdsl.mlir import ir
-from nvdsl.mlir.dialects import llvm
-from nvdsl.values import arith
-from nvdsl.values.traced import bitcast, wrap
+from nvdsl.lang.packing import as_vector, words_of
 
 WORD, VECTOR = 4, 16
 """Bytes."""
@@ -128,14 +124,3 @@ def shifted_vector(words: list[Any], bits: Any) -> list[Any]:
     words = [nv.select(two, words[i + 2], words[i]) for i in range(6)]
     words = [nv.select(one, words[i + 1], words[i]) for i in range(5)]
     return [shifted(words[i], words[i + 1], bits) for i in range(4)]
-
-
-def as_vector(words: list[Any], dtype: nv.DType) -> Any:
-    """Words of 32 bits as a vector of the elements that lie there."""
-    packed = arith.pack(list(words))
-    if dtype is nv.i32:
-        return wrap(packed, dtype)
-    small = dtype.is_float and dtype.bits == 8  # LLVM has no vectors of them
-    kind = nv.i8 if small else dtype
-    found = wrap(llvm.bitcast(ir.VectorType.get([len(words) * 32 // dtype.bits], kind.ir), packed), kind)
-    return bitcast(found, dtype) if small else found

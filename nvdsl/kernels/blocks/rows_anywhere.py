@@ -6,11 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.realigned import as_vector, shifted_vector
-from nvdsl.lang.packing import as_words
-
-VECTOR = 16
-"""Bytes of a store."""
+from nvdsl.kernels.blocks.realigned import VECTOR, shifted_vector
+from nvdsl.lang.packing import as_vector, as_words
 
 
 def store_rows(

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
-from nvdsl.kernels.blocks.direct_epilogue import VECTOR, VECTORS
+from nvdsl.kernels.blocks.direct_epilogue import VECTORS
 from nvdsl.kernels.blocks.either_epilogue import EITHER
+from nvdsl.kernels.blocks.realigned import VECTOR
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, fits_tma
 

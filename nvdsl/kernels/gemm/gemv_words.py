@@ -11,8 +11,9 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.realigned import VECTOR, WORDS, as_vector, shifted_vector
+from nvdsl.kernels.blocks.realigned import VECTOR, WORDS, shifted_vector
 from nvdsl.kernels.gemm import gemv
+from nvdsl.lang.packing import as_vector
 from nvdsl.values.math import fma
 
 ROWS, AHEAD = 2, 4

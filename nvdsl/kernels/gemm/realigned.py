@@ -15,7 +15,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
-from nvdsl.kernels.blocks.realigned import VECTOR, WORD, WORDS, as_vector, shifted_vector
+from nvdsl.kernels.blocks.realigned import VECTOR, WORD, WORDS, shifted_vector
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.gemm import splitk
 from nvdsl.kernels.gemm.config import Config
@@ -23,7 +23,7 @@ from nvdsl.kernels.gemm.frame import Gemm
 from nvdsl.kernels.gemm.gathered import ThreadMainloop
 from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.gemm.tiles import with_stages
-from nvdsl.lang.packing import words_of
+from nvdsl.lang.packing import as_vector, words_of
 from nvdsl.ops import memory
 
 PRODUCERS, THREADS = 2, 256

@@ -27,7 +27,7 @@ from nvdsl.kernels.blocks.direct_epilogue import DirectEpilogue
 from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.mainloop import Mainloop
-from nvdsl.kernels.blocks.realigned import VECTOR, WORD, WORDS, as_vector, shifted
+from nvdsl.kernels.blocks.realigned import VECTOR, WORD, WORDS, shifted
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
 from nvdsl.kernels.gemm import splitk
 from nvdsl.kernels.gemm.config import Config
@@ -35,7 +35,7 @@ from nvdsl.kernels.gemm.frame import Gemm
 from nvdsl.kernels.gemm.launch import resident_clusters
 from nvdsl.kernels.gemm.tiles import with_stages
 from nvdsl.lang.extents import shaped
-from nvdsl.lang.packing import as_words
+from nvdsl.lang.packing import as_vector, as_words
 
 LINE = 128
 """Bytes of a row in a slot."""
