@@ -2,6 +2,9 @@
 
 python benchmarks/bench_rows.py [--sizes 32768x4096 ...] [--drawn 8 --seed 7] [--kernels softmax ...] [--out FILE.json]
 
+Each is timed with its arrays at several places of memory (``--places``): ratios are the median over these, and the
+least and the greatest of them (``places_to_...``), since they differ by 1 to 3 %.
+
 ``--drawn``: so many numbers of columns besides, from 768 to 65,536, evenly spread by their logarithm: multiples of 8,
 as QuACK wants them to be, of 2, and any, in turn.
 
@@ -19,6 +22,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,7 @@ import nvdsl as nv
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import charts
 from benchmarks.paired import machine, race, write
+from benchmarks.placed import Memory
 
 SIZES = [
     "32768x768", "65536x1024", "65536x2048", "65536x3000", "32768x4096", "16384x8192", "16384x12288", "16384x16384",
@@ -58,12 +63,16 @@ class Problem:
     losses: torch.Tensor
 
     @staticmethod
-    def of(rows: int, cols: int, dtype: torch.dtype) -> Problem:
+    def of(rows: int, cols: int, dtype: torch.dtype, memory: Memory | None = None) -> Problem:
+        """``memory``: in which arrays of rows are placed, instead of where torch does."""
         torch.manual_seed(rows + cols)
-        x, dy = (torch.randn(rows, cols, device="cuda", dtype=dtype) for _ in range(2))
+        memory = memory or memory_of(rows, cols, dtype)
+        size = rows * cols * dtype.itemsize
+        x, dy, out = (one.view(dtype).view(rows, cols) for one in memory.place(size, size, size))
         wide, b = (torch.randn(cols, device="cuda") for _ in range(2))
         labels, losses = torch.randint(0, cols, (rows,), device="cuda"), torch.empty(rows, device="cuda")
-        return Problem(x, dy, wide.to(dtype), b.to(dtype), wide.to(dtype).float(), labels, torch.empty_like(x), losses)
+        weights = wide.to(dtype), b.to(dtype), wide.to(dtype).float()
+        return Problem(x.normal_(), dy.normal_(), *weights, labels, out, losses)
 
     @property
     def first(self) -> Problem:
@@ -71,6 +80,11 @@ class Problem:
         x, dy, labels, out, losses = (t[:256] for t in (self.x, self.dy, self.labels, self.out, self.losses))
         parameters = self.w.double(), self.b.double(), self.wide.double()
         return Problem(x.double(), dy.double(), *parameters, labels, out, losses)
+
+
+def memory_of(rows: int, cols: int, dtype: torch.dtype) -> Memory:
+    """For a problem's arrays of rows."""
+    return Memory.of([rows * cols * dtype.itemsize] * 3, rows + cols)
 
 
 def _softmax_backward(p: Problem) -> dict[str, Callable[[], Any]]:
@@ -174,31 +188,43 @@ def _gradient(p: Problem, function: Callable[[torch.Tensor], torch.Tensor]) -> t
     return torch.autograd.grad(function(x), x, p.dy)[0]
 
 
-def run(what: str, rows: int, cols: int, dtype: torch.dtype, rounds: int) -> dict[str, Any]:
-    problem = Problem.of(rows, cols, dtype)
-    calls = KERNELS[what](problem)
-    if cols % QUACK_MULTIPLE:
-        calls.pop("quack", None)
+def run(what: str, rows: int, cols: int, dtype: torch.dtype, rounds: int, places: int) -> dict[str, Any]:
+    memory, arrays = memory_of(rows, cols, dtype), ARRAYS.get(what, 2)
+    copied = rows // 2 if arrays == 1 else rows  # as many bytes as it reads
+    found: list[dict[str, list[float]]] = []
+    for _ in range(places):
+        problem = Problem.of(rows, cols, dtype, memory)
+        calls = KERNELS[what](problem)
+        if cols % QUACK_MULTIPLE:
+            calls.pop("quack", None)
+        _check(what, problem, calls["nvdsl"])
+        calls["copy"] = partial(problem.out[:copied].copy_, problem.x[:copied])
+        found.append(race(calls, rounds, warmup=1 if found else 2))
+    gb = cols * dtype.itemsize / 1e6
+    row: dict[str, Any] = {"kernel": what, "rows": rows, "columns": cols, "dtype": str(dtype).removeprefix("torch.")}
+    moved = {name: (2 * copied if name == "copy" else arrays * rows) * gb for name in found[0]}
+    for name in moved:
+        row[f"{name}_gb_s"] = moved[name] / statistics.median(time for times in found for time in times[name])
+    for name in moved:
+        if name != "nvdsl":
+            each = sorted(_ratio(times[name], times["nvdsl"]) * moved["nvdsl"] / moved[name] for times in found)
+            row[f"ratio_to_{name}"] = statistics.median(each)
+            row[f"places_to_{name}"] = [each[0], each[-1]]
+    return row
+
+
+def _check(what: str, problem: Problem, call: Callable[[], Any]) -> None:
     found = problem.losses if what == "cross_entropy" else problem.out
     found.fill_(float("nan"))
-    calls["nvdsl"]()
+    call()
     expected = EXPECTED[what](problem.first)
     near = 3e-2 * expected.abs().max().item() / (1 if "softmax" in what else 3)
     torch.testing.assert_close(found[: len(expected)].double(), expected, rtol=3e-2, atol=near)
     assert not found.isnan().any()
-    arrays = ARRAYS.get(what, 2)
-    copied = rows // 2 if arrays == 1 else rows  # as many bytes as it reads
-    calls["copy"] = lambda: problem.out[:copied].copy_(problem.x[:copied])
-    times = race(calls, rounds, warmup=2)
-    gb = cols * problem.x.element_size() / 1e6
-    row: dict[str, Any] = {"kernel": what, "rows": rows, "columns": cols, "dtype": str(dtype).removeprefix("torch.")}
-    moved = {name: (2 * copied if name == "copy" else arrays * rows) * gb for name in times}
-    row |= {f"{name}_gb_s": moved[name] / statistics.median(each) for name, each in times.items()}
-    for name, each in times.items():
-        if name != "nvdsl":
-            ratio = statistics.median(b / a for a, b in zip(times["nvdsl"], each, strict=True))
-            row[f"ratio_to_{name}"] = ratio * moved["nvdsl"] / moved[name]
-    return row
+
+
+def _ratio(times: list[float], base: list[float]) -> float:
+    return statistics.median(b / a for a, b in zip(base, times, strict=True))
 
 
 def drawn(count: int, seed: int) -> list[str]:
@@ -217,17 +243,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kernels", nargs="+", default=list(KERNELS), choices=list(KERNELS))
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
-    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--places", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5, help="at each place")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     found = []
     for what in args.kernels:
         for size in [*args.sizes, *drawn(args.drawn, args.seed)]:
-            row = run(what, *map(int, size.split("x")), getattr(torch, args.dtype), args.rounds)
+            rows, cols = map(int, size.split("x"))
+            row = run(what, rows, cols, getattr(torch, args.dtype), args.rounds, args.places)
             found.append(row)
-            shown = {name: f"{value:.3f}" if "ratio" in name else f"{value:.0f}"
-                     for name, value in row.items() if isinstance(value, float)}  # fmt: skip
-            print(f"{what:<23}{size:>12}", *(f"{name} {value}" for name, value in shown.items()), flush=True)
+            shown = [f"{name} {value:.3f}" if "ratio" in name else f"{name} {value:.0f}"
+                     for name, value in row.items() if isinstance(value, float)]  # fmt: skip
+            low, high = row["places_to_copy"]
+            print(f"{what:<23}{size:>12}", *shown, f"({low:.3f} to {high:.3f})", flush=True)
             if args.out:
                 write(args.out, "bench_rows.py", {"machine": machine(), "rows": found})
                 picture = charts.over_columns(f"Functions over rows, {args.dtype}, {machine()['gpu']}", found)
