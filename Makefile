@@ -110,7 +110,7 @@ sanitize: $(setup)  ## the chapters under compute-sanitizer, where there is one 
 bench: $(setup)  ## every benchmarks/bench_*.py, one after the other
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
 
-mutants: $(setup)  ## judge every mutant of every correct kernel, and write docs/mutations.md (some minutes)
+mutants: $(setup)  ## judge every mutant of every correct kernel, and write docs/mutations.md (kept verdicts: minutes)
 	@$(PY) -m tests.sim.mutants --write
 
 hunt: $(setup)  ## COUNT random correct kernels of SEED, and mutants that nobody reports (build/hunt.md)

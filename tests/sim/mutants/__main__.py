@@ -1,4 +1,6 @@
-"""``python -m tests.sim.mutants [--write] [--every N] [--jobs N] [NAME ...]``: judge all mutants, of all kernels."""
+"""``python -m tests.sim.mutants [--write] [--every N] [--jobs N] [NAME ...]``: judge all mutants, of all kernels.
+
+What `kept` has of the same kernels and checks is not judged again: after a change of a kernel it takes minutes."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-from tests.sim.mutants import table
+from tests.sim.mutants import kept, table
 from tests.sim.mutants.judge import Verdict
 from tests.sim.mutants.subjects import SUBJECTS, judged, subject
 
@@ -20,22 +22,30 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write docs/mutations.md")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth mutant of a kernel; default all")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
+    parser.add_argument("--anew", action="store_true", help="use no verdicts of build/mutants")
+    parser.add_argument("--trust", action="store_true", help="use those of other checks, too")
     options = parser.parse_args()
-    names = options.names or list(SUBJECTS)
-    start, parts = time.time(), 4 * options.every
-    tasks = [(name, part, parts) for name in names for part in range(0, parts, options.every)]
-    verdicts: dict[str, dict[int, Verdict]] = {name: {} for name in names}
+    names, start = options.names or list(SUBJECTS), time.time()
+    verdicts: dict[str, dict[int, Verdict]] = {}
+    tasks = []
+    for name in names:
+        one = subject(name)
+        verdicts[name] = {} if options.anew else kept.verdicts(one, options.trust)
+        left = [i for i in range(0, len(one.mutants), options.every) if i not in verdicts[name]]
+        tasks += [(name, left[part::4]) for part in range(min(4, len(left)))]
+    print(f"{sum(map(len, verdicts.values()))} verdicts are kept, {time.time() - start:.0f} s", file=sys.stderr)
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        for done, one in enumerate(as_completed([pool.submit(judged, *task) for task in tasks]), 1):
-            name, found = one.result()
+        for done, future in enumerate(as_completed([pool.submit(judged, *task) for task in tasks]), 1):
+            name, found = future.result()
             verdicts[name].update(found)
+            kept.keep(subject(name), verdicts[name])
             print(f"\r{done} of {len(tasks)} parts", end="", file=sys.stderr, flush=True)
     print(f", {time.time() - start:.0f} s", file=sys.stderr)
     rows = [
         table.Row(name, mutant, verdicts[name][i])
         for name in names
         for i, mutant in enumerate(subject(name).mutants)
-        if i in verdicts[name]
+        if i in verdicts[name] and i % options.every == 0
     ]
     wrong = [*map(str, table.unexplained(rows))]
     if not options.names and options.every == 1:

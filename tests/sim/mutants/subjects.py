@@ -613,7 +613,7 @@ def subject(name: str) -> Subject:
     return Subject(name, SUBJECTS[name]())
 
 
-def judged(name: str, part: int, parts: int) -> tuple[str, dict[int, Verdict]]:
-    """The verdicts by number of every ``parts``-th mutant of a kernel from number ``part`` on."""
+def judged(name: str, numbers: list[int]) -> tuple[str, dict[int, Verdict]]:
+    """The verdicts of these mutants of a kernel, by number."""
     one = subject(name)
-    return name, {i: one.judge(m) for i, m in enumerate(one.mutants) if i % parts == part}
+    return name, {i: one.judge(one.mutants[i]) for i in numbers}
