@@ -9,13 +9,16 @@ from typing import Any
 from nvdsl.call.specialize import HostArguments
 from nvdsl.errors import TraceError
 from nvdsl.ir import location
+from nvdsl.ir.walk import walk
 from nvdsl.mlir import ir, threads
 from nvdsl.mlir.dialects import (
+    arith,
     builtin,  # noqa: F401  (else MLIR imports it in the first trace: a Ctrl-C in the middle could not be made good)
     func,
 )
 from nvdsl.trace import limits
 from nvdsl.trace.explain import explain
+from nvdsl.trace.regions import erase_discarded
 from nvdsl.trace.watch import located
 
 # A value that outlives its module is a dangling pointer inside MLIR, and using one ends the process. Whoever keeps
@@ -67,6 +70,7 @@ def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None], late
             with ir.InsertionPoint(function.add_entry_block()):
                 body(arguments.values(function.arguments))
                 func.ReturnOp([], loc=nowhere)
+        erase_discarded(module)
         return Traced(module, later)
 
 
@@ -83,14 +87,13 @@ def _begin(module: Any) -> Callable[[], None]:
         module.operation.verify()
     except ir.MLIRError as error:
         verify.tensor_maps.check(verify.Program(module))  # says more about a box that nvgpu refuses, too
-        explained = _explain(error)
-        for op in list(module.body.operations):
-            op.operation.erase()  # it may use another module's values: freed after that one, it ends the process
+        explained = _explain(error, module)
+        _leave_other_modules(module)
         raise explained from None
     return verify.begin(module)
 
 
-def _explain(error: Any) -> TraceError:
+def _explain(error: Any, module: Any) -> TraceError:
     first = error.error_diagnostics[0]
     where = location.where(ir.Location.from_attr(first.location.attr))  # a diagnostic's own has no subclass
     message = first.message
@@ -101,6 +104,13 @@ def _explain(error: Any) -> TraceError:
             rule="a traced value lives as long as the trace of the call that made it",
             fix="don't keep traced values in globals or objects between calls; make them anew in the function",
         )
+    if "dominate" in message and (names := _of_another_kernel(module)):
+        return TraceError(
+            f"a traced value of the kernel `{names[0]}` is used in the kernel `{names[1]}`",
+            where=where,
+            rule="a value lives in the threads of one launch; kernels hand data on in global memory",
+            fix="make it anew in this kernel, or store it to an array: nv.empty(shape, dtype) in the host function",
+        )
     if "dominate" in message:
         return TraceError(
             f"a traced value is used outside of the `if` or loop that made it ({message})",
@@ -109,6 +119,46 @@ def _explain(error: Any) -> TraceError:
             fix="assign it to a local variable that has a value before the `if` or loop",
         )
     return TraceError(f"the traced module is not valid: {message}", where=where, rule="MLIR's verifier")
+
+
+def _leave_other_modules(module: Any) -> None:
+    """Let the ops use another value in place of each that another module has: freed after that one, they would end the
+    process. They stay, because the program may have kept what they made."""
+    own = None
+    for op in walk(module):
+        for number, operand in enumerate(op.operands):
+            if _root(operand) != module.operation:
+                if own is None:
+                    i32 = ir.IntegerType.get_signless(32)
+                    own = arith.ConstantOp(i32, 0, ip=ir.InsertionPoint.at_block_begin(module.body)).result
+                op.operands[number] = own
+
+
+def _root(value: Any) -> Any:
+    op = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner
+    while op.parent is not None:
+        op = op.parent
+    return op.operation
+
+
+def _of_another_kernel(module: Any) -> tuple[str, str] | None:
+    """The first use of a kernel's value in another one: both kernels' names."""
+    for op in walk(module):
+        user = _launch(op)
+        for operand in op.operands if user is not None else ():
+            owner = operand.owner
+            maker = _launch(owner.owner if isinstance(owner, ir.Block) else owner)
+            if maker is not None and maker != user:
+                return tuple(launch.attributes["function"].value for launch in (maker, user))
+    return None
+
+
+def _launch(op: Any) -> Any:
+    """The launch that an operation stands in."""
+    op = op.operation
+    while op is not None and op.name != "gpu.launch":
+        op = op.parent
+    return op
 
 
 _context: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
@@ -13,7 +14,7 @@ from nvdsl.layout import Operand, TileLayout
 from nvdsl.mlir import ir
 from nvdsl.ops.pointer import address_of
 from nvdsl.ops.smem import get_dynamic_shared_memory, smem_address, smem_pointer
-from nvdsl.values import bounds
+from nvdsl.values import bounds, scope
 from nvdsl.values.dtypes import DType
 from nvdsl.values.python_numbers import plain
 from nvdsl.values.traced import Value
@@ -39,10 +40,9 @@ class Tile:
 
     __nv_unprintable__ = f"print(tile[row, column]), or of a part of up to {MOST_ROWS} x {MOST_COLUMNS}"
 
-    def __init__(
-        self, layout: TileLayout, dtype: DType, offset: Int, *, transposed: bool = False
-    ) -> None:
+    def __init__(self, layout: TileLayout, dtype: DType, offset: Int, *, transposed: bool = False) -> None:
         self.layout, self.dtype, self.offset, self.transposed = layout, dtype, offset, transposed
+        self._kernel = scope.traced()
 
     def __eq__(self, other: object) -> bool:
         """Whether both are one object: elements are compared one by one, ``tile[i, j] == x``."""
@@ -75,7 +75,9 @@ class Tile:
     @property
     def T(self) -> Tile:
         """The transposed view, as an operand of wgmma. Nothing is moved."""
-        return Tile(self.layout, self.dtype, self.offset, transposed=not self.transposed)
+        turned = copy.copy(self)
+        turned.transposed = not self.transposed
+        return turned
 
     @property
     def address(self) -> Value:
@@ -118,7 +120,9 @@ class Tile:
 
     def _of(self, layout: TileLayout, offset: Int) -> Tile:
         """A part, so many bytes behind the tile's start."""
-        return Tile(layout, self.dtype, self.offset + offset, transposed=self.transposed)
+        part = copy.copy(self)
+        part.layout, part.offset = layout, self.offset + offset
+        return part
 
     def panel(self, number: int, shape: Sequence[int] | None = None, dtype: DType | None = None) -> Array:
         """Memref of panel ``number``: what one TMA box fills. ``shape``, ``dtype``: the box's. Raises TraceError for
@@ -139,6 +143,13 @@ class Tile:
         return view.remember_dtype(dtype)
 
     def _how(self) -> ir.Attribute:
+        """What the views of it note. Raises TraceError in a kernel that did not make it."""
+        if self._kernel is not None and self._kernel is not scope.traced():
+            raise trace_error(
+                f"a tile of the kernel `{self._kernel.name}` is used outside of it",
+                rule="shared memory is there for one launch of one kernel: in another one the same bytes are others",
+                fix="call nv.smem in the kernel that uses it; kernels hand data on in global memory (nv.empty)",
+            )
         return ir.DenseI64ArrayAttr.get([self.layout.swizzle, self.layout.panel_stride])
 
     def operand(self, mn_axis: int) -> Operand:

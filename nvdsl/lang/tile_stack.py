@@ -54,10 +54,7 @@ class TileStack:
                 fix="index with `k % stages`",
             )
         bounds.within(f"a stack of {self.stages} tiles", (stage,), (self.stages,))
-        first = self.first
-        return Tile(
-            first.layout, first.dtype, first.offset + stage * self.stride, transposed=first.transposed
-        )
+        return self.first._of(self.first.layout, stage * self.stride)
 
 
 def _refuse(keys: tuple[Any, ...]) -> NoReturn:

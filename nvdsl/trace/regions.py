@@ -30,7 +30,7 @@ class Construct:
     """An op that is being built: the insertion point is in one of its blocks until the next is filled.
 
     As a context manager it takes the op back when an exception passes, so that who catches it finds the
-    insertion point and the function's ops as they were.
+    insertion point and the function's ops as they were: see `discard`.
     """
 
     traced = True
@@ -45,7 +45,7 @@ class Construct:
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self.close()
         if kind is not None and self.op is not None:
-            self.op.erase()
+            discard(self.op)
 
     def fill(self, block: Any) -> None:
         """What is traced from now on goes to the end of ``block``."""
@@ -76,6 +76,27 @@ class Construct:
                 block.append_to(region)
         old.erase()
         return new
+
+
+_DISCARDED = "nvdsl.discarded"
+
+
+def discard(op: Any) -> None:
+    """Take an op out of its function, but not out of its module: the program may have kept values that were made in
+    it, and MLIR would read freed memory where another trace uses one."""
+    root = op.operation
+    while root.parent is not None:
+        root = root.parent.operation
+    op.operation.attributes[_DISCARDED] = ir.UnitAttr.get()
+    *_, last = root.regions[0].blocks[0].operations
+    op.move_after(last)
+
+
+def erase_discarded(module: Any) -> None:
+    """Of a trace that went on, and ends without an error."""
+    for op in list(module.body.operations):
+        if _DISCARDED in op.operation.attributes:
+            op.operation.erase()
 
 
 def add_block(op: Any, region: int, types: Sequence[Any]) -> Any:

@@ -67,6 +67,11 @@ def current(what: str = "this operation") -> Kernel:
     return kernel
 
 
+def traced() -> Kernel | None:
+    """The kernel being traced; None in a host function, and where nothing is traced."""
+    return _current.get()
+
+
 def outside(what: str, fix: str) -> None:
     """Raises TraceError inside of a kernel: ``what`` is the host's."""
     kernel = _current.get()
@@ -80,7 +85,7 @@ def outside(what: str, fix: str) -> None:
 
 def is_host() -> bool:
     """Whether what is traced now is a host function's own."""
-    return _current.get() is None
+    return traced() is None
 
 
 def within(kernel: Kernel, function: Callable[[], None]) -> None:

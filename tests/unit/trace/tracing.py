@@ -16,6 +16,7 @@ from nvdsl.ir import location
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import func
 from nvdsl.trace.carry import is_value
+from nvdsl.trace.regions import erase_discarded
 from nvdsl.trace.rewrite import convert
 from nvdsl.trace.watch import located
 from tests.unit.trace.evaluate import Evaluator
@@ -97,6 +98,7 @@ def _trace(function: Callable[..., Any], types: tuple[Any, ...]) -> Traced:
             func.ReturnOp(values)
         signature = ir.FunctionType.get([t.ir for t in types], [x.type for x in values])
         op.attributes["function_type"] = ir.TypeAttr.get(signature)
+        erase_discarded(module)
         module.operation.verify()
         return Traced(module, op.operation, result)
 
