@@ -82,6 +82,7 @@ def _compile(
     outlined = stages["passes"]
     with closing(_current(host, to_ptx(host, found, options, dump, stages))) as codes, _timed(stages, "ptxas"):
         assembled = ptxas.assemble(codes, options, lambda: ahead.beside_ptxas(lambda: meanwhile(host)))
+        assembled = [_without_spills(one, _of(one.ptx, found), options, dump) for one in assembled]
     stages["ptxas"] -= stages["passes"] - outlined + stages["ptx"]
     order = [kernel.module for kernel in found.values()]
     assembled.sort(key=lambda one: order.index(one.ptx.module))
@@ -163,6 +164,21 @@ def _copy(module: Any) -> Any:
 
 def _of(code: Ptx, found: dict[str, Kernel]) -> list[Kernel]:
     return [kernel for kernel in found.values() if kernel.module == code.module]
+
+
+def _without_spills(one: ptxas.Assembled, own: list[Kernel], options: Options, dump: Dump) -> ptxas.Assembled:
+    """Assembled again for fewer blocks on an SM, where that may be and registers are spilled otherwise."""
+    blocks = {kernel.name: kernel.blocks_per_sm for kernel in own}
+    while True:
+        code = one.ptx
+        for kernel in own:
+            less = kernel.fewer_blocks(blocks[kernel.name])
+            if less and one.resources.get(kernel.name, Resources()).spilled:
+                code, blocks[kernel.name] = code.for_blocks(kernel.name, less), less
+        if code is one.ptx:
+            return one
+        dump.text("ptx", code.module, "ptx", code.text)
+        (one,) = ptxas.assemble([code], options)
 
 
 def _binaries(found: dict[str, Kernel], assembled: list[ptxas.Assembled], options: Options) -> dict[str, KernelBinary]:

@@ -14,7 +14,7 @@ from nvdsl.ir.operands import integer, integers, mbarriers, named, string
 from nvdsl.ir.walk import walk
 from nvdsl.lower.device_log import Site
 from nvdsl.mlir import ir
-from nvdsl.trace.launch import BLOCKS_PER_SM
+from nvdsl.trace.launch import BLOCKS_PER_SM, FEWEST_BLOCKS_PER_SM
 
 Dim3 = tuple[int, int, int]
 
@@ -26,7 +26,8 @@ class Kernel:
     ``block`` and ``cluster``: threads and blocks; block is None where the host computes it. ``user_smem_bytes``:
     dynamic shared memory that the launch asks for. ``mbarriers``: how many the kernel creates.
     ``tensor_maps``: positions of such arguments. ``op_names``: what it was traced with; ``size``: how many ops.
-    ``wgmma`` and ``setmaxnreg``: the first such op's line. ``blocks_per_sm``: what its registers shall leave room for.
+    ``wgmma`` and ``setmaxnreg``: the first such op's line. ``blocks_per_sm``: what its registers shall leave room for;
+    ``fewest_blocks``: for how many it does if they would be spilled otherwise.
     ``tiles``: what `nv.smem` made.
     ``sites``: what debug mode's steps put into it, by number.
     """
@@ -43,6 +44,7 @@ class Kernel:
     wgmma: Where | None
     setmaxnreg: Where | None
     blocks_per_sm: int = 1
+    fewest_blocks: int = 1
     tiles: tuple[Declared, ...] = ()
     size: int = 0
     sites: list[Site] = field(default_factory=list, compare=False)
@@ -50,6 +52,13 @@ class Kernel:
     @property
     def symbol(self) -> str:
         return f"{self.module}::{self.name}"
+
+    def fewer_blocks(self, blocks: int) -> int | None:
+        """The most below ``blocks`` that leave a thread more registers than these do; None where none may."""
+        x, y, z = self.block or (1, 1, 1)
+        has = arch.launch_registers(x * y * z * blocks)
+        less = range(blocks - 1, self.fewest_blocks - 1, -1)
+        return next((n for n in less if arch.launch_registers(x * y * z * n) > has), None)
 
     @property
     def mbarrier_offset(self) -> int:
@@ -129,9 +138,11 @@ def launches_of(host: Any) -> dict[str, list[Any]]:
     return found
 
 
-def _blocks_per_sm(launch: Any) -> int:
+def _blocks_per_sm(launch: Any) -> tuple[int, int]:
+    """The least and the most."""
     found = launch.attributes
-    return ir.IntegerAttr(found[BLOCKS_PER_SM]).value if BLOCKS_PER_SM in found else 1
+    most = ir.IntegerAttr(found[BLOCKS_PER_SM]).value if BLOCKS_PER_SM in found else 1
+    return ir.IntegerAttr(found[FEWEST_BLOCKS_PER_SM]).value if FEWEST_BLOCKS_PER_SM in found else most, most
 
 
 def _read_kernel(module: Any, function: Any, launches: list[Any]) -> Kernel:
@@ -153,7 +164,8 @@ def _read_kernel(module: Any, function: Any, launches: list[Any]) -> Kernel:
         op_names=frozenset(op.name for op in ops),
         wgmma=next((where(op) for op in ops if _is_wgmma(op)), None),
         setmaxnreg=next((where(op) for op in ops if op.name == "nvvm.setmaxregister"), None),
-        blocks_per_sm=max((_blocks_per_sm(launch) for launch in launches), default=1),
+        blocks_per_sm=max((_blocks_per_sm(launch)[1] for launch in launches), default=1),
+        fewest_blocks=max((_blocks_per_sm(launch)[0] for launch in launches), default=1),
         tiles=declared.read(launches[0]) if len(launches) == 1 else (),
         size=len(ops),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -30,6 +30,11 @@ class Ptx:
     def where(self, line: int) -> Where | None:
         """The user's line of PTX line ``line``, counted from 1."""
         return self.lines[line - 1] if 0 < line <= len(self.lines) else None
+
+    def for_blocks(self, kernel: str, blocks: int) -> Ptx:
+        """The same with registers for another number of its blocks on an SM."""
+        pattern = rf"(\.entry {re.escape(kernel)}\([^{{]*\.minnctapersm )\d+"
+        return replace(self, text=re.sub(pattern, rf"\g<1>{blocks}", self.text))
 
     def around(self, line: int) -> str:
         """PTX line ``line`` with two lines before and after it, numbered."""

@@ -30,6 +30,10 @@ class Resources:
     barriers: int = 0
     constant: int = 0
 
+    @property
+    def spilled(self) -> bool:
+        return self.spill_stores > 0 or self.spill_loads > 0
+
     def __str__(self) -> str:
         return (
             f"{self.registers} registers, {self.barriers} barriers, {self.stack} bytes stack, "

@@ -33,6 +33,9 @@ Block: TypeAlias = PlainInt | Sequence[PlainInt]
 BLOCKS_PER_SM = "nvdsl.blocks_per_sm"
 """The attribute of a ``gpu.launch`` whose blocks share an SM with others of their kind."""
 
+FEWEST_BLOCKS_PER_SM = "nvdsl.fewest_blocks_per_sm"
+"""Beside it: with how few of them it shall do before registers are spilled."""
+
 _LONG_GRID = (
     f"put the longest axis along x, which has room for {arch.MAX_GRID_DIM[0]:,} blocks, or fold axes into one: "
     "grid=rows * cols, row = nv.block_id.x // cols, col = nv.block_id.x % cols"
@@ -45,7 +48,7 @@ def kernel(
     *,
     cluster: Block = 1,
     programmatic: bool = False,
-    blocks_per_sm: int = 1,
+    blocks_per_sm: int | tuple[int, int] = 1,
     non_portable: bool = False,
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
     """Decorate a device function inside a host function; calling it launches it.
@@ -57,7 +60,9 @@ def kernel(
     * ``programmatic``: the kernel may start while the one before it in the stream still runs. It calls `griddep_wait`
       before it uses what that one wrote (CUDA programming guide, programmatic dependent launch).
     * ``blocks_per_sm``: so many blocks shall fit on an SM together. ptxas then gives each thread no more registers than
-      that leaves (PTX ISA, ``.minnctapersm``). Shared memory is the kernel's to keep small enough.
+      that leaves (PTX ISA, ``.minnctapersm``), and keeps what it has no room for in local memory. With the least and
+      the most, ``(1, 4)``, it is the most that takes no local memory. Shared memory is the kernel's to keep small
+      enough.
     * ``non_portable``: the cluster may have more than 8 blocks, up to 16, as an H100 and an H200 take them
       (CUDA programming guide, non-portable cluster sizes).
 
@@ -92,15 +97,17 @@ def kernel(
             launched()
             scope.outside(f"kernel `{function.__name__}` was launched", "launch it in the host function")
             info = describe_launch(function.__name__, grid, block, cluster, non_portable)
-            _check_blocks_per_sm(blocks_per_sm, info.threads)
+            fewest, most = _check_blocks_per_sm(blocks_per_sm, info.threads)
             if any(isinstance(blocks, int) and blocks == 0 for blocks in info.grid):
                 return  # nothing to do, as for a traced size that is 0 when the host function runs
             op = emit_launch(info, lambda: decorated.no_result(function, body(*args, **kwargs), "the kernel"))
             if programmatic:
                 op.operation.attributes["nvdsl.programmatic_launch"] = ir.UnitAttr.get()
-            if blocks_per_sm > 1:
-                i32 = ir.IntegerType.get_signless(32)
-                op.operation.attributes[BLOCKS_PER_SM] = ir.IntegerAttr.get(i32, blocks_per_sm)
+            i32 = ir.IntegerType.get_signless(32)
+            if most > 1:
+                op.operation.attributes[BLOCKS_PER_SM] = ir.IntegerAttr.get(i32, most)
+            if fewest < most:
+                op.operation.attributes[FEWEST_BLOCKS_PER_SM] = ir.IntegerAttr.get(i32, fewest)
 
         return launch
 
@@ -174,15 +181,18 @@ def _check_block(block: tuple[int, int, int]) -> None:
         )
 
 
-def _check_blocks_per_sm(blocks: int, threads: int) -> None:
+def _check_blocks_per_sm(blocks: int | tuple[int, int], threads: int) -> tuple[int, int]:
+    """The least and the most."""
     most = min(arch.MAX_BLOCKS_PER_SM, arch.MAX_THREADS_PER_SM // threads)
-    if not isinstance(blocks, int) or not 1 <= blocks <= most:
+    pair = blocks if isinstance(blocks, tuple) else (blocks, blocks)
+    if not (len(pair) == 2 and all(isinstance(x, int) for x in pair) and 1 <= pair[0] <= pair[1] <= most):
         raise trace_error(
             f"blocks_per_sm={blocks!r} with {threads} threads in a block",
             rule=f"an SM has room for {arch.MAX_BLOCKS_PER_SM} blocks and {arch.MAX_THREADS_PER_SM} threads (CUDA "
             "programming guide, compute capabilities)",
-            fix=f"pass an int from 1 to {most}, or use a smaller block",
+            fix=f"pass an int from 1 to {most}, or two, the least and the most; or use a smaller block",
         )
+    return pair
 
 
 def _check_cluster(grid: tuple[Int, Int, Int], cluster: tuple[int, int, int], non_portable: bool) -> None:

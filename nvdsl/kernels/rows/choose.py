@@ -126,7 +126,7 @@ def choose(
         threads, ahead = _SM_THREADS[1][1], most // beside if beside else 0
     if whole:
         threads = 3 * _WHOLE_LANES
-    blocks = min(SHARED_BYTES // (taken + BESIDE), threads // config.threads, _BLOCKS_OF_AN_SM)
+    blocks = min(SHARED_BYTES // (taken + BESIDE + config.exchanged), threads // config.threads, _BLOCKS_OF_AN_SM)
     if not blocks:
         return replace(config, keep="memory")
     piecewise = beside and passes == 3 or once and (several or cluster > 2) and config.steps <= _FEW_ARRIVALS

@@ -23,6 +23,9 @@ MOST_BLOCKS = 8
 SHARED_BYTES, BESIDE = 228 * 1024, 1280
 """Shared memory of an SM, and what a block takes of it beside rows: 1 KB of the system's, mbarriers, scratch."""
 
+EXCHANGES, WORDS = 3, 4
+"""How often the warps of a cluster tell each other something (`nvdsl.kernels.rows.exchange`), and how many f32 each."""
+
 _FIT = 32
 """Lanes, of which those of a block are a multiple where rows are no powers of two."""
 
@@ -86,6 +89,11 @@ class RowsConfig:
     def groups(self) -> int:
         """Rows that a block works on side by side."""
         return self.threads // self.lanes
+
+    @property
+    def exchanged(self) -> int:
+        """Bytes of a block for what the warps of its cluster tell it."""
+        return EXCHANGES * WORDS * 4 * self.threads // 32 * self.cluster if self.cluster > 1 else 0
 
     @property
     def registers(self) -> int:

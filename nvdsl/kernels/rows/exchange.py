@@ -13,9 +13,7 @@ from functools import reduce
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.rows.config import RowsConfig
-
-_TURNS, _WORDS = 3, 4
+from nvdsl.kernels.rows.config import EXCHANGES, WORDS, RowsConfig
 
 
 class Exchange:
@@ -25,8 +23,8 @@ class Exchange:
         self.warps, self.blocks = config.threads // 32, config.cluster
         self.parts, self.turn = self.warps * self.blocks, 0
         self.lanes = min(1 << (self.parts - 1).bit_length(), 32)
-        self.memory = nv.smem(_TURNS * self.parts * _WORDS, nv.f32)
-        self.came = nv.Mbarriers(_TURNS, arrivals=1, sync=False)
+        self.memory = nv.smem(EXCHANGES * self.parts * WORDS, nv.f32)
+        self.came = nv.Mbarriers(EXCHANGES, arrivals=1, sync=False)
         nv.cluster_arrive(relaxed=True)
 
     def meet(self) -> None:
@@ -36,7 +34,7 @@ class Exchange:
     def of_all(self, mine: Sequence[Any], neutral: Sequence[float]) -> list[list[Any]]:
         """Numbers of all warps: for each of ``mine``, in which the lanes of a warp agree, those that this lane takes,
         and ``neutral`` where there are no more."""
-        first, words = self.turn * self.parts * _WORDS, 1 << (len(mine) - 1).bit_length()
+        first, words = self.turn * self.parts * WORDS, 1 << (len(mine) - 1).bit_length()
         values = nv.vector([*mine, *[nv.f32(0.0)] * (words - len(mine))])
         self._tell(values, first)
         self.turn += 1
@@ -53,7 +51,7 @@ class Exchange:
 
     def first(self) -> Any:
         """The first number of the first warp, in the last turn."""
-        return self.memory[(self.turn - 1) * self.parts * _WORDS]
+        return self.memory[(self.turn - 1) * self.parts * WORDS]
 
     def _tell(self, values: Any, first: int) -> None:
         """Leave what a warp has in all blocks, and wait for what all have left."""

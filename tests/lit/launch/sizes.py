@@ -44,6 +44,21 @@ def sharing():
     together()
 
 
+# CHECK-LABEL: func.func @at_least
+# CHECK: gpu.launch
+# CHECK: } {{.*}}nvdsl.blocks_per_sm = 4 : i32, nvdsl.fewest_blocks_per_sm = 2 : i32
+# CHECK-LABEL: .visible .entry few
+# CHECK: .minnctapersm 4
+@show(ptx=True)
+@nv.jit
+def at_least():
+    @nv.kernel(grid=1, block=64, blocks_per_sm=(2, 4))
+    def few():
+        pass
+
+    few()
+
+
 # Without a cluster there is none.
 # CHECK-LABEL: func.func @host
 @show(grid=2, block=64)
@@ -86,8 +101,9 @@ def launched(**sizes):
         # CHECK-NEXT: fix: round the grid up to a multiple of 4 and skip the extra blocks in the kernel
         # CHECK: TraceError: sizes.py:[[# @LINE - 24]]: blocks_per_sm=5 with 512 threads in a block
         # CHECK-NEXT: rule: an SM has room for 32 blocks and 2048 threads (CUDA programming guide, compute capabilities)
-        # CHECK-NEXT: fix: pass an int from 1 to 4, or use a smaller block
+        # CHECK-NEXT: fix: pass an int from 1 to 4, or two, the least and the most; or use a smaller block
         # CHECK: TraceError: sizes.py:[[# @LINE - 27]]: blocks_per_sm=0 with 32 threads in a block
+        # CHECK: TraceError: sizes.py:[[# @LINE - 28]]: blocks_per_sm=(3, 2) with 32 threads in a block
 
 
 launched(grid=1, block=(64, 32))
@@ -102,6 +118,7 @@ launched(grid=16, block=32, cluster=16)
 launched(grid=6, block=32, cluster=4)
 launched(grid=1, block=512, blocks_per_sm=5)
 launched(grid=1, block=32, blocks_per_sm=0)
+launched(grid=1, block=32, blocks_per_sm=(3, 2))
 
 
 @refused(7)

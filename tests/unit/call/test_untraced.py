@@ -102,7 +102,7 @@ def test_whatever_a_trace_depends_on_is_in_the_key(monkeypatch):
     for module, name, value in (
         (norm_kernels, "_SMALLEST", 2e-30),
         (norm_kernels, "_moments", lambda *_: 0),
-        (exchange, "_TURNS", 4),
+        (exchange, "EXCHANGES", 4),
         (row.Row, "total", lambda self, term: 0.0),
     ):
         with monkeypatch.context() as patch:

@@ -197,8 +197,12 @@ def test_blocks_that_share_an_sm_leave_each_other_registers():
 
         array = nv.ShapeDtype((80, 128), nv.f32)
         (only,) = host.compile(array, array).kernels.values()
-        return only.resources
+        return only
 
-    assert compiled().registers > 64
-    limited = compiled(blocks_per_sm=8)
-    assert limited.registers <= 64  # 65,536 registers, given in portions of 8
+    assert compiled().resources.registers > 64
+    limited = compiled(blocks_per_sm=8).resources
+    assert limited.registers <= 64 and limited.spilled  # 65,536 registers, given in portions of 8
+    several = compiled(blocks_per_sm=(1, 8))
+    assert not several.resources.spilled and ".minnctapersm 5" in several.ptx
+    least = compiled(blocks_per_sm=(7, 8))
+    assert least.resources.spilled and ".minnctapersm 7" in least.ptx

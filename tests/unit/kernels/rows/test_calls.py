@@ -99,6 +99,25 @@ def test_a_sum_that_is_stored_fits_into_registers(kernel, dtype, cols, residual)
         assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
 
 
+def test_blocks_on_an_sm_are_fewer_where_registers_would_be_spilled():
+    cols, number = 38_120, array(nv.f32, 64)
+    x, row = array(nv.f32, 64, cols), array(nv.f32, cols)
+    config = choose(cols, 4, cols, arrays=2, passes=5, beside=2)
+    arrays = x, array(nv.e4m3, 64, cols), row, row, x, x, number, number, number
+    made = nv.jit(norm_kernels.norm.__wrapped__, strict=True).compile(*arrays, 1e-5, centered=True, config=config)
+    (kernel,) = made.kernels.values()
+    assert not kernel.resources.spilled
+    assert f".minnctapersm {config.blocks_per_sm - 1}" in kernel.ptx
+
+
+def test_what_clusters_exchange_has_room_beside_rows():
+    cols, number = 200_016, array(nv.f32, 64)
+    x, row = array(nv.f32, 64, cols), array(nv.f32, cols)
+    config = choose(cols, 4, cols, arrays=2, passes=3, beside=1)
+    arrays = x, x, row, None, x, None, number, number, None
+    nv.jit(norm_kernels.norm.__wrapped__, strict=True).compile(*arrays, 1e-5, centered=True, config=config)
+
+
 LOSSES = [(dtype, cols, gradient, smooth)
           for cols in (131, 1500, 2048, 3001, 4096, 8192, 12_288, 16_384, 24_576, 32_768, 33_019, 50_000, 65_535,
                        65_536, 131_072, 262_143)
