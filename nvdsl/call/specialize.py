@@ -150,13 +150,18 @@ class Call:
         return names + Parameters(self.traced_specs).names(names)
 
     def unhashable(self, name: str) -> ArgumentError:
-        constants = [reprlib.repr(s.value) for s in self.specs if isinstance(s, Constant)]
+        constants = [s.value for s in self.specs if isinstance(s, Constant)]
+        if any(hasattr(x, "__array__") or hasattr(x, "__dlpack__") for x in constants):
+            fix = "pass arrays by position: the parameters behind `*` in `def` are compile-time constants"
+        elif any(isinstance(x, list) and x and all(isinstance(y, int | float) for y in x) for x in constants):
+            fix = "pass a tuple, or np.array(numbers, np.float32) for what a kernel reads element by element"
+        else:
+            fix = "pass a tuple instead of a list, a frozen dataclass instead of a dict"
         return ArgumentError(
-            f"{name} was given a constant that can't be hashed, among {', '.join(constants)}",
+            f"{name} was given a constant that can't be hashed, among {', '.join(map(reprlib.repr, constants))}",
             where=frames.caller(),
             rule="compile-time arguments are part of what a compilation is found by",
-            fix="pass a tuple instead of a list, a frozen dataclass instead of a dict; what a kernel reads element by "
-            "element is an array, and a positional argument",
+            fix=fix,
         )
 
 

@@ -18,8 +18,9 @@ from nvdsl.mlir.dialects import memref, vector
 from nvdsl.ops.pointer import GLOBAL, SHARED, element_address, index
 from nvdsl.values import bounds, dtypes
 from nvdsl.values.dtypes import DType
+from nvdsl.values.elementwise import Elementwise
 from nvdsl.values.extents import constant_fix
-from nvdsl.values.traced import Value, as_value, const, stored, wrap
+from nvdsl.values.traced import Value, as_value, const, no_number, stored, wrap
 from nvdsl.values.typing import Coords, Index, Int, Number, Pointer, Slices
 
 _INDICES = ir.Value | int | float | np.generic | slice
@@ -37,6 +38,7 @@ class Array(ir.Value):
     index out of range is an error; others are checked in debug mode and in the simulator.
     """
 
+    __nv_number__ = "x[i] loads an element: compute with elements"
     __hash__ = ir.Value.__hash__
     _extents: tuple[Int, ...]
     _steps: tuple[Int, ...]
@@ -300,6 +302,8 @@ class Array(ir.Value):
             )
         for k, extent in zip(keys, self.shape, strict=True):
             if not isinstance(k, _INDICES):
+                if callable(k):
+                    raise no_number(k)
                 raise trace_error(
                     f"{k!r} as an index of {self!r}",
                     rule="an index is an integer, traced or not, or a slice",
@@ -320,6 +324,12 @@ class Array(ir.Value):
 
 
 def _element(value: Number, dtype: DType) -> Value:
+    if isinstance(value, Elementwise):
+        raise trace_error(
+            f"{value!r} stored into one element",
+            rule="its elements are spread over the registers of threads",
+            fix="acc.store(array, (row, column)), vector.store(array, start)",
+        )
     found = stored(value, dtype)
     if found.shape:
         raise trace_error(

@@ -38,6 +38,7 @@ class Tile:
     stops the kernel in the simulator and in debug mode.
     """
 
+    __nv_number__ = "tile[row, column] loads an element: compute with elements"
     __nv_unprintable__ = f"print(tile[row, column]), or of a part of up to {MOST_ROWS} x {MOST_COLUMNS}"
 
     def __init__(self, layout: TileLayout, dtype: DType, offset: Int, *, transposed: bool = False) -> None:

@@ -14,6 +14,7 @@ from nvdsl.values.typing import Int
 class TileStack:
     """One tile for each stage of a pipeline: ``stack[stage]``, with a Python or a traced stage."""
 
+    __nv_number__ = "stack[stage][row, column] loads an element: compute with elements"
     __nv_unprintable__ = "print(stack[stage][row, column])"
 
     def __init__(self, stages: int, stride: int, first: Tile) -> None:

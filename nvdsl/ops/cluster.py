@@ -56,6 +56,12 @@ def mapa(pointer: Pointer, rank: Int) -> Pointer:
     ``pointer`` is ``!llvm.ptr<3>`` (shared::cta); the result is ``!llvm.ptr<7>`` (shared::cluster).
     """
     check_rank(rank)
+    if not str(getattr(pointer, "type", "")).startswith("!llvm.ptr"):
+        raise trace_error(
+            f"mapa of {pointer!r}",
+            rule="mapa takes an address in shared memory, !llvm.ptr<3> (PTX ISA, mapa)",
+            fix="tile.at(rank) is the tile of another block, tile.pointer() the address of this block's",
+        )
     return nvvm.mapa(pointer_type(SHARED_CLUSTER), pointer, i32(rank))
 
 

@@ -36,8 +36,14 @@ def index(value: Int) -> Value:
 
 
 def require_integer(value: object) -> None:
-    """Raises TraceError for a float. A conversion would cut a float silently, where an index, a count or a number of
-    bytes stands."""
+    """Raises TraceError for a float, and for a vector. A conversion would cut a float silently, where an index, a count
+    or a number of bytes stands."""
+    if isinstance(value, Value) and value.shape:
+        raise trace_error(
+            f"{value.shape[0]} numbers where one integer belongs",
+            rule="indices, coordinates, counts and numbers of bytes are integers",
+            fix="v[0] is the first element of a vector",
+        )
     if isinstance(value, float | np.floating) or isinstance(value, Value) and value.dtype.is_float:
         raise trace_error(
             f"{f'a traced {value.dtype.name}' if isinstance(value, Value) else value} where an integer belongs",

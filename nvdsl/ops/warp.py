@@ -31,6 +31,8 @@ WARP_GROUP_SIZE = arch.WARPGROUP_SIZE
 class Dim3:
     """Three ids, ``.x``, ``.y`` and ``.z``, each an i32 value that is read where it is written."""
 
+    __nv_number__ = "nv.thread_id.x is one"
+
     def __init__(self, op: type, doc: str) -> None:
         self._op, self._what, self.__doc__ = op, doc.partition(" (")[0], doc
 
@@ -265,6 +267,12 @@ def shuffle_down(value: Number, delta: Int, mask: int = ALL_LANES) -> Value:
 
 def _shuffle(value: Number, offset: Int, kind: nvvm.ShflKind, clamp: int, mask: int) -> Value:
     value = as_value(value)
+    if value.shape:
+        raise trace_error(
+            f"a shuffle of {value.shape[0]} numbers",
+            rule="shfl.sync moves 32 bits (PTX ISA, shfl.sync)",
+            fix="nv.vector([nv.shuffle_xor(x, 1) for x in v])",
+        )
     width = value.dtype.bits
     if isinstance(offset, int) and not 0 <= offset < WARP_SIZE:
         raise trace_error(

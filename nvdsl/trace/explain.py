@@ -56,6 +56,36 @@ _KINDS = {
         "acc = nv.accumulator(m, n); acc += a @ b",
     ),
 }
+_TOOLS = {
+    "TMA": (
+        "a tensor map copies tiles, and has no elements",
+        "tma.load(tile, barrier, (row, col)) and tma.store(tile, (row, col)) copy one; elements are the array's",
+    ),
+    "Mbarrier": (
+        "threads arrive at an mbarrier and wait for it",
+        "bar.arrive(), bar.arrive_expect_tx(bytes), bar.wait(parity); a group of them is indexed once: bars[stage]",
+    ),
+    "Ring": (
+        "a ring's slots are named by a PipelineState",
+        "full = ring.acquire(state), ring.wait(state), ring.release(state); tiles[state.stage] is the slot's tile",
+    ),
+    "PipelineState": (
+        "a PipelineState is a slot of a ring, and the phase that it is in",
+        "state.stage is the slot's number, state.phase its parity, state.next() the one after it",
+    ),
+    "WarpAccumulator": _ACCUMULATOR,
+    "WarpFragment": (
+        "an operand of mma.sync lies in the registers of a warp",
+        "`acc += a @ b` multiplies, `for row, column, x in a.elements():` reads a thread's elements",
+    ),
+    "Dim3": ("an id has a number for each axis", "nv.thread_id.x, nv.block_id.y"),
+    "Group": (
+        "a group of threads computes together: a method is called",
+        "nv.warp.sum(x), nv.block.max(x); nv.lane_id(), nv.thread_id.x and nv.warp_id() say which thread this is",
+    ),
+    "DType": ("a type converts numbers", "nv.f32(x)"),
+}
+"""What has no value: an error of type is explained so, a name that it does not have by those that it has."""
 _INDEX = (
     "a traced value is no index for NumPy",
     "make it an argument of the host function and load the element, or choose with nv.select(i == 0, a[0], a[1])",
@@ -92,7 +122,12 @@ def explain(error: Exception) -> TraceError | None:
         return found
     if isinstance(error, ValueError) and last is frame and "values to unpack" in text:
         return _unpacked(text, frame.tb_frame, where)
-    named = next((_KINDS[word] for word in re.findall(r"\w+", text) if word in _KINDS), None)
+    users = frame.tb_frame.f_globals  # whose own class may have such a name
+    kinds = _KINDS | _TOOLS if isinstance(error, TypeError) else _KINDS
+    if "'function'" in text and (name := _uncalled(frame.tb_frame, where)):
+        named: tuple[str, str] | None = (f"`{name}` is a function, and no number", f"call it: {name}()")
+    else:
+        named = next((kinds[word] for word in re.findall(r"\w+", text) if word in kinds and word not in users), None)
     if named is None and _holds_values(frame.tb_frame):
         named = next((said for start, said in _NUMPY.items() if text.startswith(start)), None)
     if named is None and text == "'function' object is not subscriptable":
@@ -140,7 +175,8 @@ def _unbound(text: str, frame: FrameType, where: frames.Where) -> TraceError | N
     said = re.match(r"([\w.]+)\(\) (missing|takes|got)", text)
     if said is None:
         return None
-    for module in [m for name, m in sys.modules.items() if name.partition(".")[0] == "nvdsl"]:
+    modules = [m for name, m in sys.modules.items() if name.partition(".")[0] == "nvdsl"]
+    for module in sorted(modules, key=lambda m: m.__name__ != "nvdsl"):  # a name that is public is that one
         found: Any = module
         for name in said[1].split("."):
             found = getattr(found, name, None)
@@ -162,6 +198,18 @@ def _unpacked(text: str, frame: FrameType, where: frames.Where) -> TraceError | 
     shapes = ", ".join(f"{name} has the shape {tuple(x.shape)}" for name, x in arrays.items())
     rule = "a shape has one extent for each axis, and so have strides"
     return TraceError(f"{text}: {shapes}", where=where, rule=rule, fix="pass arrays with as many axes")
+
+
+def _uncalled(frame: FrameType, where: frames.Where) -> str:
+    """A function of nvdsl that the line names and does not call; "" where there is none."""
+    for name in re.findall(r"\b[A-Za-z_][\w.]*\b(?!\s*\()", linecache.getline(where.file, where.line)):
+        first, *rest = name.split(".")
+        found = frame.f_locals.get(first, frame.f_globals.get(first))
+        for one in rest:
+            found = getattr(found, one, None)
+        if isinstance(found, FunctionType) and found.__module__.startswith("nvdsl."):
+            return name
+    return ""
 
 
 def _called(frame: TracebackType) -> str:

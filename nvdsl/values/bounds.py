@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu
 from nvdsl.values import arith, casts, dtypes
@@ -43,9 +44,16 @@ def within(of: str, indices: Sequence[Any], extents: Sequence[Any], *, multiple:
 
 
 def _operand(value: Any) -> Any:
-    """The value as it is, where the host and the device can compare it with an extent."""
+    """The value as it is, where the host and the device can compare it with an extent. Raises TraceError for what is no
+    number."""
     if isinstance(value, (int, np.integer)):
         return arith.constant(ir.IndexType.get(), int(value))
+    if isinstance(getattr(value, "type", None), ir.VectorType | None):
+        raise trace_error(
+            f"{value!r} as an index",
+            rule="an index is one integer, traced or not",
+            fix="v[0] is the first element of a vector; x[i] loads one of an array",
+        )
     wide = isinstance(value.type, ir.IndexType) or value.dtype.bits >= 32
     return value if wide and not value.dtype.is_float else casts.convert(value, value.dtype, dtypes.i32)
 

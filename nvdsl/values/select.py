@@ -75,6 +75,9 @@ def _extreme(op: str, args: tuple[Any, ...]) -> Any:
         if isinstance(result, Elementwise) or isinstance(x, Elementwise):
             result = of_each(lambda a, b: _extreme(op, (a, b)), result, x)
         elif isinstance(result, ir.Value) or isinstance(x, ir.Value):
+            for one in (result, x):
+                if isinstance(one, ir.Value):
+                    as_value(one)
             met = promotion.binary(op, result, x)
             if met is NotImplemented:
                 raise trace_error(f"{op} of {result!r} and {x!r}", rule=f"{op} takes numbers")

@@ -25,6 +25,7 @@ beside an integer) and must fit it. bool counts as i32 but for ``& | ^ ~`` and c
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -242,7 +243,7 @@ def as_value(x: Number | ir.Value, like: TypeLike | None = None) -> Value:
         return const(x.item(), dtypes.from_numpy(x.dtype))
     if isinstance(x, ir.Value) and _is_numeric(x):
         return Value(x)
-    raise _no_number(x)
+    raise no_number(x)
 
 
 def const(value: Number, ty: TypeLike | None = None) -> Value:
@@ -255,7 +256,7 @@ def const(value: Number, ty: TypeLike | None = None) -> Value:
     if isinstance(value, np.generic):
         value = value.item()
     if not python_numbers.is_number(value):
-        raise _no_number(value)
+        raise no_number(value)
     if ty is None:
         ty = dtypes.index if type(value) is int else dtypes.of(value)
     _require_trace(f"the constant {value}")
@@ -362,6 +363,10 @@ def _is_numeric(x: Any) -> bool:
     return True
 
 
-def _no_number(x: Any) -> TraceError:
-    fix = "call it" if callable(x) else "pass a Python or NumPy number, or a traced value"
+def no_number(x: Any) -> TraceError:
+    """``__nv_number__`` of a class: how its objects give numbers."""
+    if isinstance(x, FunctionType):
+        name = f"nv.{x.__name__}" if x.__module__.startswith("nvdsl.") else x.__name__
+        return trace_error(f"the function `{name}` is not a number", fix=f"call it: {name}()")
+    fix = getattr(type(x), "__nv_number__", "pass a Python or NumPy number, or a traced value")
     return trace_error(f"{x!r} is not a number", fix=fix)

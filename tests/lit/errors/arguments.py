@@ -26,7 +26,11 @@ X = nv.ShapeDtype((64,), nv.f32)
 refused(lambda: saxpy.compile(X, 1.0, options=[1, 2]))
 # CHECK: {{.*}}arguments.py:[[# @LINE - 1]]: saxpy was given a constant that can't be hashed
 # CHECK-NEXT: rule: compile-time arguments are part of what a compilation is found by
-# CHECK-NEXT: fix: pass a tuple instead of a list, a frozen dataclass instead of a dict
+# CHECK-NEXT: fix: pass a tuple, or np.array(numbers, np.float32) for what a kernel reads element by element
+refused(lambda: saxpy.compile(X, 1.0, options={}))
+# CHECK: fix: pass a tuple instead of a list, a frozen dataclass instead of a dict
+refused(lambda: saxpy.compile(X, 1.0, options=np.zeros(4)))
+# CHECK: fix: pass arrays by position: the parameters behind `*` in `def` are compile-time constants
 refused(lambda: saxpy(X, [1.0]))
 # CHECK: {{.*}}arguments.py:[[# @LINE - 1]]: saxpy was given a constant that can't be hashed
 refused(lambda: saxpy.compile(X))
