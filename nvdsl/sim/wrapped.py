@@ -1,4 +1,4 @@
-"""Index arithmetic that wraps around: sums and products of i32 that are no i32 (see `nvdsl.ir.indices`)."""
+"""Arithmetic that is not meant to wrap around: sums and products that are no i32 (see `nvdsl.ir.indices`)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,30 @@ _EXACT: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def checked(d: Decoder, op: Any, f: Binary) -> Any:
-    """The step of an op that makes a place. Of lanes that differ it looks at products alone, for what comes near the
-    end of i32 by sums was no place before, and only where the first lane or the last wraps: indices rise with the
-    lane."""
+_PLACE = "becomes an index, or is compared with one"
+
+
+def checked(d: Decoder, op: Any, f: Binary, becomes: str = _PLACE) -> Any:
+    """The step of an op whose result ``becomes`` what it should not wrap around for. Of the places of lanes that differ
+    it looks at products alone, for what comes near the end of i32 by sums was no place before, and only where the
+    first lane or the last wraps: indices rise with the lane."""
     a, b = d.operands(op)
     r, at, name = d.result(op), where(op), op.name
     exactly, is_product = _EXACT[name], name == "arith.muli"
+    wide: Any = {"arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply}[name]
 
     def step(v: Frame) -> None:
         x, y = v[a], v[b]
         v[r] = found = f(x, y)
         if found.__class__ is not np.ndarray:
             wrong = exactly(x, y) != found
+        elif becomes is not _PLACE:
+            wrong = ((wide(x, y, dtype=np.int64) != found) & v[0].mask).any()
         elif is_product:
             ends = (x.item(0), x.item(-1)) if x.__class__ is np.ndarray else (x, x)
             others = (y.item(0), y.item(-1)) if y.__class__ is np.ndarray else (y, y)
             wrong = ends[0] * others[0] != found.item(0) or ends[1] * others[1] != found.item(-1)
-            wrong = wrong and ((np.multiply(x, y, dtype=np.int64) != found) & v[0].mask).any()
+            wrong = wrong and ((wide(x, y, dtype=np.int64) != found) & v[0].mask).any()
         else:
             return
         if wrong and v[0].machine.checks:
@@ -50,8 +56,9 @@ def checked(d: Decoder, op: Any, f: Binary) -> Any:
             "overflow",
             f"{w.name} lane {lane}: {first:,} {SIGNS[name]} {second:,} is {exactly(first, second):,}, beyond i32",
             at,
-            "arithmetic of i32 wraps around, and this becomes an index, or is compared with one",
-            f"compute in 64 bits: nv.i64(x) {SIGNS[name]} y",
+            f"arithmetic of i32 wraps around, and this {becomes}",
+            f"compute in 64 bits: nv.i64(x) {SIGNS[name]} y"
+            + ("" if becomes is _PLACE else f", or nv.u32(x) {SIGNS[name]} y where it is meant to wrap"),
         )
 
     return step

@@ -66,6 +66,65 @@ WRAPPED = {
 }
 
 
+@nv.jit
+def stored(x, out, *, how):
+    """64 numbers of i32, and results of 64 bits."""
+
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        t = nv.thread_id.x
+        a, b = x[t], x[0]
+        if how == "product":
+            out[t] = a * b
+        elif how == "of one number":
+            out[t] = b * b
+        elif how == "sum":
+            out[t] = a + a
+        elif how == "difference":
+            out[t] = -2 - a - a
+        elif how == "widened, then added":
+            out[t] = nv.i64(a * b) + t
+        elif how == "added up":
+            out.atomic_add(0, nv.i64(a * b))
+        elif how == "in 64 bits":
+            out[t] = nv.i64(a) * b + a
+        elif how == "in a branch":
+            if t == 0:
+                out[t] = a * 4 if a < 9 else 0
+        elif how == "unsigned":
+            out[t] = nv.u32(a) * nv.u32(b)
+        else:
+            out[t] = (a * b) ^ (a >> 3)  # a hash
+
+    kernel()
+
+
+WIDE = {
+    "product": "lane 0: 1,073,741,824 * 1,073,741,824 is",
+    "of one number": "1,073,741,824 * 1,073,741,824",
+    "sum": "lane 0: 1,073,741,824 + 1,073,741,824 is 2,147,483,648, beyond i32",
+    "difference": "lane 0: -1,073,741,826 - 1,073,741,824 is -2,147,483,650",
+    "widened, then added": "* 1,073,741,824",
+    "added up": "* 1,073,741,824",
+}
+
+
+def numbers():
+    return np.arange(32, dtype=np.int32) + (1 << 30), np.zeros(32, np.int64)
+
+
+@pytest.mark.parametrize("how", WIDE)
+def test_what_is_stored_in_64_bits_is_reported(how):
+    error = verdict(stored, *numbers(), how=how)
+    assert error is not None and error.kind == "overflow" and "stored in 64 bits" in error.rule
+    assert WIDE[how] in error.message and "nv.u32(x)" in error.fix
+
+
+@pytest.mark.parametrize("how", ["in 64 bits", "in a branch", "unsigned", "hash"])
+def test_what_is_stored_in_64_bits_and_right(how):
+    run(stored, *numbers(), how=how)
+
+
 @pytest.mark.parametrize("how", WRAPPED)
 def test_a_place_that_wraps_is_reported(how):
     error = verdict(placed, *arrays(), how=how)

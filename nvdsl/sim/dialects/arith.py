@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.arith import FLOATS, INTEGERS, OF_LLVM, Binary, Integer, comparison, float_comparison
-from nvdsl.ir.indices import is_place
+from nvdsl.ir.indices import is_place, is_stored_wide
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import constant_value, integer
 from nvdsl.ir.walk import defining
@@ -124,6 +124,8 @@ def _integer_handler(entry: Integer) -> Any:
         if entry.kind and not is_vector and e.bits > 1 and not _is_safe(op, entry, e):
             a, b = d.operands(op)
             return _checked(op, entry, e, d.result(op), a, b, f)
+        if is_stored_wide(op, d.places):
+            return wrapped.checked(d, op, f, "is stored in 64 bits")
         return wrapped.checked(d, op, f) if is_place(op, d.places) else binary(d, op, f)
 
     return handler
