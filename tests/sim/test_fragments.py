@@ -119,9 +119,10 @@ def first_of_a_sum(a, b, d, *, scale_d, start="undefined"):
     def body():
         A, B = nv.smem((64, 64), a.dtype, swizzle=128), nv.smem((64, 64), b.dtype, swizzle=128)
         loaded(a_tma, b_tma, A, B)
-        struct = llvm.mlir_undef(nv.ops.wgmma.accumulator_type(64, nv.f32))
+        make = llvm.mlir_zero if start == "made of zeros" else llvm.mlir_undef
+        struct = make(nv.ops.wgmma.accumulator_type(64, nv.f32))
         zero = nv.f32(0.0)
-        for i in range({"undefined": 0, "partly": 31, "zero": 32}[start]):
+        for i in range({"undefined": 0, "partly": 31, "zero": 32, "made of zeros": 0}[start]):
             struct = llvm.insertvalue(struct, zero, [i])
         acc = nv.Accumulator(64, 64, nv.f32, [struct])
         acc = acc.mma(A, B, scale_d=nv.thread_id.x < 0 if scale_d == "traced" else scale_d)  # here
@@ -138,6 +139,7 @@ def first_of_a_sum(a, b, d, *, scale_d, start="undefined"):
         (False, "undefined", None),
         ("traced", "undefined", None),
         (True, "zero", None),
+        (True, "made of zeros", None),
         (True, "undefined", "undefined-accumulator"),
         (True, "partly", "undefined-accumulator"),
     ],

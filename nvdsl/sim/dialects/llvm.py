@@ -31,14 +31,14 @@ def _undefined(d: Decoder, op: Any) -> Any:
     if not type.startswith(("!llvm.struct", "!llvm.array")):
         value = None
         if op.name == "llvm.mlir.zero":
-            value = element(op.results[0].type).dtype.type(0) if element(type).is_float else 0
+            value = _zero(op.results[0].type)
         elif not type.startswith(("!", "vector")):
             kind = element(op.results[0].type)
             value = kind.dtype.type(math.nan) if kind.is_float else wrap(_NOBODYS, kind.bits)
         d.define(op.results[0], value)
         return None
     r = d.result(op)
-    make = _maker(op.results[0].type)
+    make = _maker(op.results[0].type, _zero if op.name == "llvm.mlir.zero" else _nothing)
 
     def step(v: Frame) -> None:
         v[r] = make()
@@ -46,14 +46,23 @@ def _undefined(d: Decoder, op: Any) -> Any:
     return step
 
 
-def _maker(type: Any) -> Any:
+def _zero(type: Any) -> Any:
+    return element(type).dtype.type(0) if element(type).is_float else 0
+
+
+def _nothing(type: Any) -> None:
+    return None
+
+
+def _maker(type: Any, number: Callable[[Any], Any]) -> Any:
+    """``number``: what a register begins with, by its type."""
     if count := re.match(r"!llvm\.array<(\d+) x vector<", str(type)):  # the rows of a vector
         return lambda: Struct([None] * int(count[1]))
     if not str(type).startswith("!llvm.struct"):
-        return lambda: None
+        return lambda: number(type)
     from nvdsl.mlir.dialects import llvm
 
-    parts = [_maker(part) for part in llvm.StructType(type).body]
+    parts = [_maker(part, number) for part in llvm.StructType(type).body]
     return lambda: Struct([part() for part in parts])
 
 
