@@ -87,6 +87,16 @@ class Warp(Lanes):
         self.frame = code.frame(self)
         self.running = code.run(self.frame)
 
+    def in_turn(self, offsets: Any) -> list[tuple[int, Any]]:
+        """The active lanes, each with its own of ``offsets``, as an atomic takes them: one after the other, in an order
+        that no GPU promises."""
+        lanes = list(zip(self.active_lanes(), offsets, strict=True))
+        if self.machine.options.order == "reverse":
+            lanes.reverse()
+        elif self.machine.options.order == "random":
+            self.machine.random.shuffle(lanes)
+        return lanes
+
     def resume(self) -> None:
         self.waiting = None
         try:

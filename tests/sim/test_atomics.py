@@ -40,6 +40,32 @@ def test_the_old_value_comes_back(level):
     assert counter[0] == 128 and sorted(y.tolist()) == sorted([*range(64)] * 2)
 
 
+@nv.jit
+def drawn(number, winner, pair, y):
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        t = nv.thread_id.x
+        y[0, t] = nv.f32(number.atomic_add(0, 1))
+        winner.atomic_cas(0, -1, t)
+        old = pair.atomic_add(0, nv.vector([1.0, 2.0]))
+        y[1, t], y[2, t] = old[0], old[1]
+
+    kernel()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_lanes_draw_in_the_order_of_the_schedule(level):
+    drawn_by = {}
+    for order in ("forward", "reverse", "random"):
+        number, winner, pair = np.zeros(1, np.int32), np.full(1, -1, np.int32), np.zeros(2, np.float32)
+        run(drawn, number, winner, pair, y := np.zeros((3, 32), np.float32), level=level, order=order, seed=3)
+        drawn_by[order] = y[0]
+        assert sorted(y[0]) == [*range(32)] and (order == "random" or y[0, winner[0]] == 0)
+        assert sorted(y[1]) == [*range(32)] and (y[2] == 2 * y[1]).all() and (pair == [32, 64]).all()
+    assert (drawn_by["forward"] == np.arange(32)).all() and (drawn_by["reverse"] == np.arange(32)[::-1]).all()
+    assert (np.diff(drawn_by["random"]) != 1).any()
+
+
 @pytest.mark.parametrize("name", ["u16", "i64", "bf16", "f32"])
 def test_exchange_and_compare(name):
     x, y = np.arange(4).astype(kernels.DTYPES[name]), np.zeros((4, 4), kernels.DTYPES[name])

@@ -45,7 +45,7 @@ def atomic_vector(d: Decoder, op: Any) -> Any:
         old = np.zeros((width, LANES), e.dtype)
         for found, offsets in access.modify(w, v[pointer]):
             view = found.view(e.dtype)
-            for lane, offset in zip(w.active_lanes(), offsets, strict=True):
+            for lane, offset in w.in_turn(offsets):
                 at = slice(offset >> access.shift, (offset >> access.shift) + width)
                 old[:, lane] = view[at]
                 view[at] = f(view[at], each[:, lane])

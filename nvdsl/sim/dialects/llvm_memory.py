@@ -153,7 +153,7 @@ def _cmpxchg(d: Decoder, op: Any) -> Any:
         old, hit = np.zeros(LANES, access.dtype), np.zeros(LANES, np.bool_)
         for found, offsets in access.modify(w, v[a]):
             view = found.view(access.dtype)
-            for lane, offset in zip(w.active_lanes(), offsets, strict=True):
+            for lane, offset in w.in_turn(offsets):
                 at = offset >> access.shift
                 old[lane] = view[at]
                 hit[lane] = old[lane] == wanted[lane]

@@ -100,7 +100,7 @@ def atomic(d: Decoder, op: Any, access: Accessor, index: Any, operand: Any, f: A
         address = index(v)
         for found, offsets in access.modify(w, address):
             view = found.view(given.dtype)
-            for lane, offset in zip(w.active_lanes(), offsets, strict=True):
+            for lane, offset in w.in_turn(offsets):
                 at = offset >> access.shift
                 old[lane] = view[at]
                 view[at] = given[lane] if f is None else f(view[at], given[lane])
@@ -133,10 +133,10 @@ def _generic_atomic(d: Decoder, op: Any) -> Any:
 
     def step(v: Frame) -> None:
         w = v[0]
-        outer, lanes = w.mask, list(w.active_lanes())
+        outer = w.mask
         ((found, offsets),) = access.modify(w, index(v))  # a memref is in one memory
         view, old = found.view(e.dtype), np.zeros(LANES, e.dtype)
-        for lane, offset in zip(lanes, offsets, strict=True):
+        for lane, offset in w.in_turn(offsets):
             old[lane] = view[offset >> access.shift]
             v[current] = scalar(old[lane : lane + 1], e)
             w.set_mask(np.arange(LANES) == lane)
