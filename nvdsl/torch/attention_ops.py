@@ -25,11 +25,29 @@ def attention_heads(
     causal: bool, left: int | None, right: int | None, scale: float | None, softcap: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The result, and the logarithms of the sums."""
-    found: tuple[Tensor, Tensor] = nv.attention(
-        q, k, v, causal=causal, window=(left, right), scale=scale, softcap=softcap, bias=bias,
-        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, return_lse=True,
-    )  # fmt: skip
+    options = _options(bias, cu_seqlens_q, cu_seqlens_k, causal, left, right, scale, softcap)
+    found: tuple[Tensor, Tensor] = nv.attention(q, k, v, return_lse=True, **options)
     return found
+
+
+def _alone(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, None]:
+    return nv.attention(q, k, v, **_options(*rest)), None
+
+
+def _options(
+    bias: Tensor | None, cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None, causal: bool, left: int | None,
+    right: int | None, scale: float | None, softcap: float,
+) -> dict[str, Any]:  # fmt: skip
+    """nvdsl's: those that say something. It finds a call by as many as are given."""
+    found: dict[str, Any] = {"causal": True} if causal else {}
+    if left is not None or right is not None:
+        found["window"] = left, right
+    if scale is not None:
+        found["scale"] = scale
+    if softcap:
+        found["softcap"] = softcap
+    arrays = ("bias", bias), ("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)
+    return found | {name: array for name, array in arrays if array is not None}
 
 
 def _gradients(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *rest: Any) -> Any:
@@ -46,24 +64,25 @@ def attention_heads_backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, bias: Tensor | None,
     cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None, causal: bool, left: int | None, right: int | None,
     scale: float | None, softcap: float, of_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:  # fmt: skip
     """The last one is that of the bias, if it wants one. Where all are to be the same in every run, it is added up by
     torch."""
     deterministic, its = torch.are_deterministic_algorithms_enabled(), bias
     if of_bias and deterministic and bias is not None:
         its = bias.expand(q.shape[0], q.shape[2], q.shape[1], k.shape[1])
+    options = _options(its, cu_seqlens_q, cu_seqlens_k, causal, left, right, scale, softcap)
     dq, dk, dv, *rest = nv.attention_backward(
-        dout, q, k, v, out, lse, causal=causal, window=(left, right), scale=scale, softcap=softcap, bias=its,
-        deterministic=deterministic, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, dbias=of_bias,
-    )  # fmt: skip
+        dout, q, k, v, out, lse, deterministic=deterministic, dbias=of_bias, **options
+    )
     if bias is None or not rest:
-        return dq, dk, dv, nothing(q)
+        return dq, dk, dv, None
     return dq, dk, dv, rest[0].sum_to_size(bias.shape).to(bias.dtype)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     q, k, v, bias, q_starts, k_starts, *ctx.options = inputs
     ctx.save_for_backward(q, k, v, *output, bias, q_starts, k_starts)
+    ctx.set_materialize_grads(False)  # else torch makes zeros for the logarithms, which nobody uses
 
 
 def _backward(ctx: Any, dout: Tensor, dlse: Tensor) -> tuple[Any, ...]:
@@ -72,7 +91,7 @@ def _backward(ctx: Any, dout: Tensor, dlse: Tensor) -> tuple[Any, ...]:
     return dq, dk, dv, dbias if of_bias else None, *[None] * 7
 
 
-gradient(attention_heads, _backward, _keep)
+gradient(attention_heads, _backward, _keep, _alone)
 
 
 def attention(

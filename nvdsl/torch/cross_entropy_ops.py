@@ -29,6 +29,16 @@ def cross_entropy_rows(
     return found
 
 
+def _alone(
+    x: Tensor, labels: Tensor, ignore_index: int, label_smoothing: float, z_loss: float, reduction: str
+) -> tuple[Tensor, None]:
+    loss: Tensor = nv.cross_entropy(
+        rows(x), labels.contiguous(), ignore_index=ignore_index, label_smoothing=label_smoothing, z_loss=z_loss,
+        reduction=reduction,
+    )  # fmt: skip
+    return loss, None
+
+
 @operator(
     f"(Tensor dloss, Tensor x, Tensor labels, Tensor lse, {_OPTIONS}) -> Tensor", lambda dloss, x, *rest: like(x)
 )
@@ -46,13 +56,14 @@ def cross_entropy_rows_backward(
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, labels, *ctx.options = inputs
     ctx.save_for_backward(x, labels, output[1])
+    ctx.set_materialize_grads(False)  # else torch makes zeros for lse, which nobody uses
 
 
 def _backward(ctx: Any, dloss: Tensor, dlse: Tensor) -> tuple[Any, ...]:
     return cross_entropy_rows_backward(dloss, *ctx.saved_tensors, *ctx.options), *[None] * 5
 
 
-gradient(cross_entropy_rows, _backward, _keep)
+gradient(cross_entropy_rows, _backward, _keep, _alone)
 
 
 def cross_entropy(

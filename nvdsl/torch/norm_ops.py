@@ -24,17 +24,32 @@ def _made(x: Tensor, weight: Any, bias: Any, residual: Any, eps: float, centered
 )
 def norm_rows(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, residual: Tensor | None, eps: float, centered: bool
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor | None, ...]:
     """LayerNorm where it is ``centered``, else RMSNorm: result, x + residual, mean, rstd."""
-    x, more = rows(x), None if residual is None else rows(residual)
-    weight, bias = _side_by_side(weight), _side_by_side(bias)
-    options: dict[str, Any] = {"residual": more, "residual_out": more is not None, "rstd": True}
+    return _norm(True, x, weight, bias, residual, eps, centered)
+
+
+def _alone(x: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
+    return _norm(None, x, *rest)
+
+
+def _norm(
+    saved: bool | None, x: Tensor, weight: Tensor | None, bias: Tensor | None, residual: Tensor | None, eps: float,
+    centered: bool,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """``saved``: mean and rstd are asked for."""
+    x, weight, bias = rows(x), _side_by_side(weight), _side_by_side(bias)
+    asked: dict[str, Any] = {"rstd": saved}
+    if residual is not None:
+        asked |= {"residual": rows(residual), "residual_out": True}
     if centered:
-        y, *found, rstd = nv.layer_norm(x, weight, bias, eps, mean=True, **options)
+        found = nv.layer_norm(x, weight, bias, eps, mean=saved, **asked)
     else:
-        y, *found, rstd = nv.rms_norm(x, weight, eps, bias=bias, **options)
-    mean = found.pop() if centered else nothing(x)
-    return y, found[0] if found else nothing(x), mean, rstd
+        found = nv.rms_norm(x, weight, eps, bias=bias, **asked)
+    y, *more = found if found.__class__ is tuple else (found,)
+    total = None if residual is None else more.pop(0)
+    rstd = more.pop() if saved else None
+    return y, total, more.pop() if more else None, rstd
 
 
 def _slopes(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
@@ -51,7 +66,7 @@ def _slopes(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
 def norm_rows_backward(
     dy: Tensor, x: Tensor, mean: Tensor | None, rstd: Tensor, weight: Tensor | None, dresidual: Tensor | None,
     for_weight: bool, for_bias: bool,
-) -> tuple[Tensor, ...]:  # fmt: skip
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The gradients of RMSNorm where there is no ``mean``."""
     dy, x, weight = rows(dy), rows(x), _side_by_side(weight)
     options: dict[str, Any] = {"dresidual": None if dresidual is None else rows(dresidual)}
@@ -61,7 +76,7 @@ def norm_rows_backward(
     else:
         found = nv.layer_norm_backward(dy, x, mean, rstd, weight, **options)
     dx, *sums = found if for_weight or for_bias else (found,)
-    return dx, sums.pop(0) if for_weight else nothing(x), sums.pop(0) if for_bias else nothing(x)
+    return dx, sums.pop(0) if for_weight else None, sums.pop(0) if for_bias else None
 
 
 def _side_by_side(row: Tensor | None) -> Tensor | None:
@@ -73,10 +88,13 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     _, total, mean, rstd = output
     ctx.save_for_backward(x if residual is None else total, mean if centered else None, rstd, weight)
     ctx.kinds = [None if given is None else given.dtype for given in (x, residual, bias)]
+    ctx.set_materialize_grads(False)  # else torch makes zeros for the results that nobody uses
 
 
-def _backward(ctx: Any, dy: Tensor, dtotal: Tensor, dmean: Tensor, drstd: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, dy: Tensor | None, dtotal: Tensor | None, *rest: Any) -> tuple[Any, ...]:
     h, mean, rstd, weight = ctx.saved_tensors
+    if dy is None:  # only the sum is used
+        dy = torch.zeros_like(h, dtype=ctx.kinds[0])
     kind, kind_residual, kind_bias = ctx.kinds
     wanted = weight is not None and ctx.needs_input_grad[1], kind_bias is not None and ctx.needs_input_grad[2]
     beyond = None if kind_residual is None else dtotal
@@ -87,7 +105,7 @@ def _backward(ctx: Any, dy: Tensor, dtotal: Tensor, dmean: Tensor, drstd: Tensor
     )  # fmt: skip
 
 
-gradient(norm_rows, _backward, _keep)
+gradient(norm_rows, _backward, _keep, _alone)
 
 
 def layer_norm(
@@ -101,7 +119,7 @@ def layer_norm(
     another type than ``input``."""
     flat, *parameters = _flat(input, normalized_shape, weight, bias)
     y: Tensor = norm_rows(flat, *parameters, None, eps, True)[0]
-    return y.reshape(input.shape)
+    return y if flat is input else y.reshape(input.shape)
 
 
 def rms_norm(
@@ -115,7 +133,7 @@ def rms_norm(
     number of the input's type are apart. ``bias``, which torch's has not, is added to the result."""
     flat, *parameters = _flat(input, normalized_shape, weight, bias)
     y: Tensor = norm_rows(flat, *parameters, None, torch.finfo(input.dtype).eps if eps is None else eps, False)[0]
-    return y.reshape(input.shape)
+    return y if flat is input else y.reshape(input.shape)
 
 
 def add_layer_norm(

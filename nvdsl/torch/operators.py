@@ -8,7 +8,7 @@ there is no GPU), a fake one, which says what results look like, and a formula f
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -17,14 +17,18 @@ from torch.autograd import forward_ad
 Tensor: TypeAlias = torch.Tensor
 
 
+_PLAIN = torch.Tensor, torch.nn.Parameter
+_NUMBERS = type(None), bool, int, float, str
+
+
 class Operator:
     """An op, to be called. Who looks at ops sees one: torch.compile, traces, modes, subclasses of tensors. Elsewhere a
-    call is an `autograd.Function`, since the dispatcher's Python takes longer than nvdsl's. `torch.func.grad` and its
-    like refuse ops that have a gradient (torch 2.13), and take a Function of another form, but for lists, in which that
-    looks for no tensors."""
+    call is an `autograd.Function`, since the dispatcher's Python takes longer than nvdsl's, and where nothing is kept
+    for a gradient the function itself. `torch.func.grad` and its like refuse ops that have a gradient (torch 2.13), and
+    take a Function of another form, but for lists, in which that looks for no tensors."""
 
     def __init__(self, op: Any, function: Callable[..., Any]) -> None:
-        self.op, self._of_all = op, function
+        self.op, self._of_all, self._alone = op, function, function
         self._set_gradient(_no_gradient, _keep_nothing)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -32,14 +36,18 @@ class Operator:
             if torch._C._are_functorch_transforms_active():
                 if not any(isinstance(x, list) for x in arguments):
                     return self._transformed.apply(*arguments)
-            elif torch._C._len_torch_dispatch_stack() == 0 and all(map(_is_plain, arguments)):
-                kept = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in arguments)
-                return self._eager.apply(*arguments) if kept else self._of_all(*arguments)
+            elif torch._C._len_torch_dispatch_stack() == 0:
+                wants = _wants_gradient(arguments)
+                if wants is False or wants is not None and not torch.is_grad_enabled():
+                    return self._alone(*arguments)
+                if wants and not any(isinstance(x, list) for x in arguments):  # a Function looks for no tensors there
+                    return self._eager.apply(*arguments)
         return self.op(*arguments)
 
-    def with_gradient(self, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
+    def with_gradient(self, backward: Callable[..., Any], keep: Callable[..., None], alone: Any = None) -> None:
         self.op.register_autograd(backward, setup_context=keep)
         self._set_gradient(backward, keep)
+        self._alone = self._of_all if alone is None else _reverse_alone(alone)
 
     def _set_gradient(self, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
         def forward(ctx: Any, *arguments: Any) -> Any:
@@ -55,15 +63,27 @@ class Operator:
         self._transformed.generate_vmap_rule = True
 
 
+def _wants_gradient(arguments: Sequence[Any]) -> bool | None:
+    """Whether one of the tensors does; None where one may have an opinion of its own about ops."""
+    wants: bool | None = False
+    for x in arguments:
+        kind = type(x)
+        if kind in _PLAIN:
+            if not (x.is_cuda or x.is_cpu):
+                return None
+            wants = wants or x.requires_grad
+        elif kind is list:
+            inner = _wants_gradient(x)
+            if inner is None:
+                return None
+            wants = wants or inner
+        elif kind not in _NUMBERS:
+            return None
+    return wants
+
+
 def _function(name: str, **methods: Callable[..., Any]) -> Any:
     return type(name, (torch.autograd.Function,), {name: staticmethod(method) for name, method in methods.items()})
-
-
-def _is_plain(x: Any) -> bool:
-    """Whether it hides no tensor that has an opinion of its own about ops."""
-    if isinstance(x, torch.Tensor):
-        return type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type in ("cpu", "cuda")
-    return not isinstance(x, list)
 
 
 def _keep_nothing(ctx: Any, inputs: Any, output: Any) -> None:
@@ -76,26 +96,41 @@ def _no_gradient(ctx: Any, *slopes: Any) -> Any:
 
 def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Operator]:
     """Makes a function the op ``nvdsl::name``. ``schema``: its arguments and results in torch's language. ``fake``:
-    what the results look like, for the same arguments. In forward mode it raises NotImplementedError."""
+    what the results look like, for the same arguments. The function gives None for a result that is not asked for,
+    which the op has as `nothing`. In forward mode it raises NotImplementedError."""
 
     def decorate(function: Callable[..., Any]) -> Operator:
-        @functools.wraps(function)
-        def reverse_alone(*arguments: Any) -> Any:
-            if forward_ad._current_level >= 0:  # torch would take the derivative of such an op for zero
-                raise NotImplementedError(f"{name} in forward mode (torch.func.jvp): it has gradients alone")
-            return function(*arguments)
+        eager = _reverse_alone(function)
 
-        name = f"nvdsl::{function.__name__}"
-        op = torch.library.custom_op(name, reverse_alone, mutates_args=(), schema=schema)
+        @functools.wraps(function)
+        def of_tensors(*arguments: Any) -> Any:
+            found = eager(*arguments)
+            if found.__class__ is not tuple:
+                return found
+            return tuple([arguments[0].new_empty(0) if x is None else x for x in found])
+
+        op = torch.library.custom_op(f"nvdsl::{function.__name__}", of_tensors, mutates_args=(), schema=schema)
         op.register_fake(fake)
-        return Operator(op, reverse_alone)
+        return Operator(op, eager)
 
     return decorate
 
 
-def gradient(op: Operator, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
-    """Give an op its gradient. ``keep(ctx, inputs, output)`` saves what ``backward(ctx, *gradients)`` needs."""
-    op.with_gradient(backward, keep)
+def _reverse_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def reverse_alone(*arguments: Any) -> Any:
+        if forward_ad._current_level >= 0:  # torch would take the derivative of such an op for zero
+            name = f"nvdsl::{function.__name__}"
+            raise NotImplementedError(f"{name} in forward mode (torch.func.jvp): it has gradients alone")
+        return function(*arguments)
+
+    return reverse_alone
+
+
+def gradient(op: Operator, backward: Callable[..., Any], keep: Callable[..., None], alone: Any = None) -> None:
+    """Give an op its gradient. ``keep(ctx, inputs, output)`` saves what ``backward(ctx, *gradients)`` needs. ``alone``:
+    the op's function where nothing is saved; it gives None for what only the gradient needs."""
+    op.with_gradient(backward, keep, alone)
 
 
 def rows(x: Tensor) -> Tensor:
@@ -113,7 +148,7 @@ def like(x: Tensor, *shape: Any, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def nothing(x: Tensor) -> Tensor:
-    """What an op returns for a gradient that is not asked for."""
+    """What an op returns for a result that is not asked for."""
     return x.new_empty(0)
 
 
@@ -122,7 +157,7 @@ _CAST = (torch.float32, torch.float16, torch.bfloat16)
 
 def autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     """What a region of `torch.autocast` makes of the operands of products."""
-    device = tensors[0].device.type
+    device = "cuda" if tensors[0].is_cuda else tensors[0].device.type
     if device not in ("cpu", "cuda") or not torch.is_autocast_enabled(device):  # it raises for those without autocast
         return tensors
     dtype = torch.get_autocast_dtype(device)

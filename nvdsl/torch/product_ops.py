@@ -73,7 +73,8 @@ def _keep_layer(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _layer_backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     wanted, dy = ctx.needs_input_grad, _folded(dy)
-    dx = matrix_product(dy, weight).reshape(x.shape) if wanted[0] else None
+    dx = matrix_product(dy, weight) if wanted[0] else None
+    dx = dx if dx is None or x.dim() == 2 else dx.reshape(x.shape)
     dw = matrix_product(dy.mT, _folded(x)) if wanted[1] else None  # in the order of the weight: else torch copies it
     return dx, dw, _sum_to(dy, *ctx.bias) if wanted[2] else None
 
@@ -85,7 +86,8 @@ def _sum_to(x: Tensor, shape: Any, dtype: Any) -> Tensor:
     """`x` summed over what an array of this shape was broadcast along."""
     more = x.dim() - len(shape)
     axes = [i for i in range(x.dim()) if i < more or shape[i - more] == 1]
-    return (x.sum(axes, dtype=dtype) if axes else x.to(dtype)).reshape(shape)
+    total = x.sum(axes, dtype=dtype) if axes else x.to(dtype)
+    return total if total.shape == shape else total.reshape(shape)
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 import nvdsl as nv  # noqa: E402
 import nvdsl.torch as nt  # noqa: E402
 from nvdsl.torch import cross_entropy_ops, norm_ops, product_ops, softmax_ops  # noqa: E402
@@ -154,6 +156,56 @@ def test_a_norm_of_a_sum_gives_both_gradients(centered):
     (expected * expected + other.sin()).sum().backward()
     for one, two in zip((x, residual, weight), more, strict=True):
         torch.testing.assert_close(one.grad, two.grad, rtol=1e-4, atol=1e-4)
+
+
+FUNCTIONS = {
+    "layer_norm": lambda x: nt.layer_norm(x, (8,)),
+    "rms_norm": lambda x: nt.rms_norm(x, (8,)),
+    "cross_entropy": lambda x: nt.cross_entropy(x, torch.tensor([0, 3])),
+    "attention": lambda x: nt.attention(*[x.half().reshape(1, 2, 1, 8)] * 3),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_gradients_need_is_computed_where_there_are_some(name, monkeypatch):
+    asked, function = [], getattr(nv, name)
+    monkeypatch.setattr(nv, name, lambda *args, **options: asked.append(options) or function(*args, **options))
+    x = some(2, 8)
+    kept = FUNCTIONS[name](x)
+    with torch.no_grad():
+        alone = FUNCTIONS[name](x)
+    torch.testing.assert_close(alone, kept.detach(), rtol=0, atol=0)
+    found = [[key for key in ("mean", "rstd", "lse", "return_lse") if each.get(key) is True] for each in asked]
+    assert found[0] and not found[1]
+
+
+class Seen(TorchDispatchMode):
+    """``names``: of the ops that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.names.append(str(op))
+        return op(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_that_nobody_uses_have_no_gradients_of_zeros(name):
+    x = some(2, 8)
+    y = FUNCTIONS[name](x)
+    dy = torch.ones_like(y)
+    with Seen() as seen:
+        torch.autograd.grad(y, x, dy)
+    assert any("backward" in each for each in seen.names) and not any("zeros" in each for each in seen.names)
+
+
+def test_the_sum_beside_a_norm_may_be_all_that_is_used():
+    x, residual, w = some(2, 8), some(2, 8), some(8)
+    _, total = nt.add_rms_norm(x, residual, w)
+    found = torch.autograd.grad(total, (x, residual, w), torch.full_like(total, 2.0))
+    assert [g.unique().tolist() for g in found] == [[2.0], [2.0], [0.0]]
 
 
 def test_in_torch_compile_nothing_is_left_out():
