@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,92 +167,84 @@ class Config:
     ) -> list[str]:
         """Why the hardware or the kernels can't run it; empty where they can. ``b_major``, ``a_major``: of what is B,
         and A, to the kernel, where operands are swapped the product's A, and B."""
+        return list(self._problems(dtype, out_dtype, acc_dtype, b_major, a_major))
+
+    def fits(self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str, a_major: str) -> bool:
+        """Whether there are no `problems`. (A choice asks a thousand.)"""
+        return next(self._problems(dtype, out_dtype, acc_dtype, b_major, a_major), None) is None
+
+    def _problems(
+        self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str, a_major: str
+    ) -> Iterator[str]:
         rows, cols, cluster, shared, consumers = self.rows, self.cols, self.cluster, self.shared_tile, self.consumers
-        registers = self.accumulator_registers(acc_dtype) + SPARE_REGISTERS
-        smem = self.smem_bytes(dtype, b_major)
+        if self.schedule not in SCHEDULES:
+            yield f"schedule is one of {SCHEDULES}, not {self.schedule!r}"
+        if consumers not in REGISTERS:
+            yield f"1 to 3 consumer warpgroups, not {self.consumers}"
+        if not shared and consumers != 2:
+            yield "two consumers play ping-pong"
+        if cluster != 1 and self.schedule not in SCHEDULES[:2]:
+            yield f"{self.schedule} works without clusters of tiles"
+        if self.split not in SPLITS.get(self.schedule, (1,)):
+            yield f"{self.schedule} with split {self.split}"
+        if self.parts != 1 and not (self.schedule in ("cooperative", "splitk") and 1 <= self.parts <= 128):
+            yield f"{self.schedule} with parts {self.parts}: 1, with cooperative and splitk to 128"
+        if self.along not in ("m", "n"):
+            yield f"along is 'm' or 'n', not {self.along!r}"
+        if self.along != "m" and self.schedule != "cooperative":
+            yield f"{self.schedule} divides tiles along m"
+        if self.along != "m" and b_major != "k" and cols * dtype.bytes % 128:
+            yield f"{self.cols} columns a consumer of a B with N contiguous: whole panels of 128 bytes with along 'n'"
         turned = a_major == "mn" and dtype.bits != 16  # A comes from registers
+        if turned and not (shared and (rows, cluster) == (64, 1)):
+            yield (
+                f"{self.rows} rows a consumer of an A of {dtype.name} with M contiguous, which consumers read into "
+                "registers: they share a tile, 64 rows each, and blocks load alone"
+            )
+        if self.swap_ab:
+            if self.schedule == "streamk":
+                yield f"{self.schedule} with swapped operands"
+            if self.parts != 1 and self.schedule != "splitk":
+                yield f"{self.schedule} with parts {self.parts} with swapped operands"
+            if out_dtype.bits <= 8:
+                yield f"a result of {out_dtype.name} with swapped operands"
         # Of columns: what wgmma multiplies at a time (PTX ISA, wgmma.mma_async: shapes), and TMA stores.
         unit = 16 if dtype.bits == 8 and not acc_dtype.is_float or out_dtype.bits == 8 else 8
-        checks = [
-            (self.schedule in SCHEDULES, lambda: f"schedule is one of {SCHEDULES}, not {self.schedule!r}"),
-            (consumers in REGISTERS, lambda: f"1 to 3 consumer warpgroups, not {self.consumers}"),
-            (shared or consumers == 2, lambda: "two consumers play ping-pong"),
-            (
-                cluster == 1 or self.schedule in SCHEDULES[:2],
-                lambda: f"{self.schedule} works without clusters of tiles",
-            ),
-            (self.split in SPLITS.get(self.schedule, (1,)), lambda: f"{self.schedule} with split {self.split}"),
-            (
-                self.parts == 1 or self.schedule in ("cooperative", "splitk") and 1 <= self.parts <= 128,
-                lambda: f"{self.schedule} with parts {self.parts}: 1, with cooperative and splitk to 128",
-            ),
-            (self.along in ("m", "n"), lambda: f"along is 'm' or 'n', not {self.along!r}"),
-            (self.along == "m" or self.schedule == "cooperative", lambda: f"{self.schedule} divides tiles along m"),
-            (
-                self.along == "m" or b_major == "k" or cols * dtype.bytes % 128 == 0,
-                lambda: (
-                    f"{self.cols} columns a consumer of a B with N contiguous: whole panels of 128 bytes with along 'n'"
-                ),
-            ),
-            (
-                not turned or shared and (rows, cluster) == (64, 1),
-                lambda: (
-                    f"{self.rows} rows a consumer of an A of {dtype.name} with M contiguous, which consumers read into "
-                    "registers: they share a tile, 64 rows each, and blocks load alone"
-                ),
-            ),
-            (not self.swap_ab or self.schedule != "streamk", lambda: f"{self.schedule} with swapped operands"),
-            (
-                not self.swap_ab or self.parts == 1 or self.schedule == "splitk",
-                lambda: f"{self.schedule} with parts {self.parts} with swapped operands",
-            ),
-            (not self.swap_ab or out_dtype.bits > 8, lambda: f"a result of {out_dtype.name} with swapped operands"),
-            (
-                cols % (unit * self.split) == 0,
-                lambda: f"{self.cols} columns: each of {self.split} blocks stores n * {unit}",
-            ),
-            (rows > 0 and rows % 64 == 0, lambda: f"{self.rows} rows a consumer: wgmma takes 64 at a time"),
-            (
-                8 <= cols <= 256 and cols % unit == 0,
-                lambda: f"tile_n {self.tile_n}: {self.cols} columns a consumer, not a multiple of {unit} up to 256",
-            ),
-            (
-                self.tile_m % (8 * self.cluster_n) == 0 and self.tile_n % (8 * self.cluster_m) == 0,
-                lambda: (
-                    f"a tile of {self.tile_m}x{self.tile_n} in a cluster of {self.cluster_m}x{self.cluster_n}: each "
-                    f"block loads n * 8 rows of what they share"
-                ),
-            ),
-            (
-                self.tile_k * dtype.bytes == 128,
-                lambda: f"tile_k {self.tile_k} of {dtype.name}: 128 bytes, the swizzle's width",
-            ),
-            (self.stages >= 2, lambda: f"{self.stages} stages: one is filled while another is multiplied"),
-            (
-                not self.sums_in_ring or self.stages * max(self.tile_m, self.tile_n) * 128 >= self.sum_bytes,
-                lambda: f"{self.stages} stages: the sums of a tile, {self.sum_bytes:,} bytes, go where A or B was",
-            ),
-            (self.in_flight in (0, 1), lambda: f"{self.in_flight} groups in flight: 0 or 1"),
-            (self.store_buffers >= 1 and self.group >= 1, lambda: "at least one store buffer, and one row a group"),
-            (cluster in (1, 2, 4, 8), lambda: f"a cluster of {self.cluster} blocks: 1, 2, 4 or 8"),
-            (
-                smem <= arch.MAX_SMEM_PER_BLOCK,
-                lambda: f"{smem:,} bytes of shared memory, where a block has {arch.MAX_SMEM_PER_BLOCK:,}",
-            ),
-            (
-                consumers not in REGISTERS or registers <= self.registers[1],
-                lambda: f"{registers} registers a consumer's thread",
-            ),
-            (
-                cols * acc_dtype.bits // 64 + BESIDE_ONE + (OF_A if turned else 0)
-                <= arch.launch_registers(self.threads),
-                lambda: (
-                    f"{self.cols} columns a consumer of {self.threads} threads: the sums of one wgmma don't fit into "
-                    f"the {arch.launch_registers(self.threads)} registers that a thread is launched with"
-                ),
-            ),
-        ]
-        return [message() for holds, message in checks if not holds]
+        if cols % (unit * self.split):
+            yield f"{self.cols} columns: each of {self.split} blocks stores n * {unit}"
+        if rows <= 0 or rows % 64:
+            yield f"{self.rows} rows a consumer: wgmma takes 64 at a time"
+        if not 8 <= cols <= 256 or cols % unit:
+            yield f"tile_n {self.tile_n}: {self.cols} columns a consumer, not a multiple of {unit} up to 256"
+        if self.tile_m % (8 * self.cluster_n) or self.tile_n % (8 * self.cluster_m):
+            yield (
+                f"a tile of {self.tile_m}x{self.tile_n} in a cluster of {self.cluster_m}x{self.cluster_n}: each "
+                "block loads n * 8 rows of what they share"
+            )
+        if self.tile_k * dtype.bytes != 128:
+            yield f"tile_k {self.tile_k} of {dtype.name}: 128 bytes, the swizzle's width"
+        if self.stages < 2:
+            yield f"{self.stages} stages: one is filled while another is multiplied"
+        if self.sums_in_ring and self.stages * max(self.tile_m, self.tile_n) * 128 < self.sum_bytes:
+            yield f"{self.stages} stages: the sums of a tile, {self.sum_bytes:,} bytes, go where A or B was"
+        if self.in_flight not in (0, 1):
+            yield f"{self.in_flight} groups in flight: 0 or 1"
+        if self.store_buffers < 1 or self.group < 1:
+            yield "at least one store buffer, and one row a group"
+        if cluster not in (1, 2, 4, 8):
+            yield f"a cluster of {self.cluster} blocks: 1, 2, 4 or 8"
+        smem = self.smem_bytes(dtype, b_major)
+        if smem > arch.MAX_SMEM_PER_BLOCK:
+            yield f"{smem:,} bytes of shared memory, where a block has {arch.MAX_SMEM_PER_BLOCK:,}"
+        registers = self.accumulator_registers(acc_dtype) + SPARE_REGISTERS
+        if consumers in REGISTERS and registers > self.registers[1]:
+            yield f"{registers} registers a consumer's thread"
+        launched = arch.launch_registers(self.threads)
+        if cols * acc_dtype.bits // 64 + BESIDE_ONE + (OF_A if turned else 0) > launched:
+            yield (
+                f"{self.cols} columns a consumer of {self.threads} threads: the sums of one wgmma don't fit into "
+                f"the {launched} registers that a thread is launched with"
+            )
 
     def check(
         self, dtype: nv.DType, out_dtype: nv.DType, acc_dtype: nv.DType, b_major: str = "mn", a_major: str = "k"

@@ -76,7 +76,7 @@ def legal(
             return False  # wgmma transposes 16 bits only, and takes A alone from registers
         if b == "mn" and config.tile_n > WHOLE_SECTORS and config.tile_n * dtype.bytes % SECTOR:
             return False
-        return not config.problems(dtype, out, acc, b, a) and (not crowded or has_registers(config, acc))
+        return config.fits(dtype, out, acc, b, a) and (not crowded or has_registers(config, acc))
 
     return tuple(config for config in listed(dtype, a_major, b_major, tiles) if fits(config))
 
