@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nvdsl.driver import cuda as driver
-from nvdsl.driver import watchdog
 from nvdsl.driver.cuda import Cuda, CudaError
 from nvdsl.driver.kept_memory import KeptMemories
 from nvdsl.errors import DeviceError
@@ -77,6 +76,8 @@ class Device:
             if module is None:
                 module = self._modules[kernel.cubin] = self.cuda.load_module(kernel.cubin)
                 if kernel.watch is not None:
+                    from nvdsl.driver import watchdog  # debug mode's
+
                     watchdog.attach(self.cuda, module)
             function = self.cuda.function(module, kernel.name)
             if kernel.smem_bytes > arch.SMEM_WITHOUT_OPT_IN:

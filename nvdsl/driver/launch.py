@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nvdsl.driver import watchdog
 from nvdsl.driver.cuda import STICKY, Cuda, CudaError, Dim3
 from nvdsl.errors import ArgumentError, DeviceError, Where
 from nvdsl.hopper import arch
@@ -187,6 +186,8 @@ class Launch:
 
     def _watched(self, run: Run, record: _Record, watch: Watch) -> None:
         """Launch in debug mode: alone, and until it ends. Raises WatchdogError."""
+        from nvdsl.driver import watchdog  # debug mode's
+
         grid, block, _ = _split(record.shape)
         with watchdog.log(run.cuda, run.stream) as log:
             log.clear(grid, block)

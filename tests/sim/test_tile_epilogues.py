@@ -9,6 +9,7 @@ import pytest
 import nvdsl as nv
 from nvdsl.kernels import Config, gemm
 from nvdsl.kernels.blocks import tile_ops
+from nvdsl.kernels.blocks.linear_combination import GATES as FUNCTIONS
 from nvdsl.kernels.blocks.linear_combination import silu
 from nvdsl.kernels.blocks.philox import philox
 from nvdsl.kernels.blocks.tile_op import TileOp
@@ -232,7 +233,7 @@ CHOSEN = [(name, bias, rows) for bias in (False, True) for rows in (8192, 100) f
 
 @pytest.mark.parametrize(("name", "bias", "rows"), sample(CHOSEN, 1))
 def test_a_gated_kernel_does_not_spill(name, bias, rows):
-    op = tile_ops.Gated(gated.GATES[name], alpha=bias, bias=bias)
+    op = tile_ops.Gated(FUNCTIONS[name], alpha=bias, bias=bias)
     config = gated.choose(Shape(rows, 8192, 2048, nv.bf16, nv.bf16, nv.f32, 1, "k", "k"), op, 132)
     kernel = pingpong if config.schedule == "pingpong" else cooperative
     given = [array(nv.bf16, *axes) for axes in (("m", "k"), ("w", "k"), ("m", "n"))]

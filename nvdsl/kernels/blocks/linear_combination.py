@@ -62,6 +62,8 @@ ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "sigmoid": sigmoid,
     "tanh": tanh,
 }
+GATES: dict[str, Callable[[Any], Any]] = {"swiglu": silu, "geglu": gelu, "geglu_tanh": gelu_tanh, "reglu": relu}
+"""The activations that are gates, and what each does with the first half."""
 
 
 @dataclass(frozen=True, repr=False)

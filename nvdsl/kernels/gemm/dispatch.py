@@ -20,7 +20,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import blockscaled, flat, residues, roads, short, simple, small
+from nvdsl.kernels.gemm import flat, residues, roads, short, simple, small
 from nvdsl.kernels.gemm.binding import bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
@@ -193,6 +193,8 @@ def find_block_scaled(
     target: Any,
 ) -> BoundKernel:
     """The kernel of one product of 8-bit floats with a scale for each 128 elements along K. Raises ArgumentError."""
+    from nvdsl.kernels.gemm import blockscaled  # with the kernels of groups
+
     check_block_scaled(problem, scale_a, scale_b)
     if 0 in problem.sizes:
         return find(problem, finish, None, target)

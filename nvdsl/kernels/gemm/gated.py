@@ -6,13 +6,13 @@ columns of both (`GatedOperand`), and the epilogue makes one value of two sums (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
-from nvdsl.kernels.blocks.linear_combination import LinearCombination, gelu, gelu_tanh, relu, silu
+from nvdsl.kernels.blocks.linear_combination import GATES, LinearCombination, relu, silu
 from nvdsl.kernels.blocks.tile_op import TileOp
 from nvdsl.kernels.blocks.tile_ops import Gated
 from nvdsl.kernels.gemm import simple, tensor_core
@@ -24,9 +24,6 @@ from nvdsl.kernels.gemm.launch import sms
 from nvdsl.kernels.gemm.model import Shape, cycles
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix, fits_tma
 from nvdsl.kernels.gemm.tiles import legal
-
-GATES: dict[str, Callable[[Any], Any]] = {"swiglu": silu, "geglu": gelu, "geglu_tanh": gelu_tanh, "reglu": relu}
-"""The activations that are gates, and what each does with the first half."""
 
 matmul = nv.jit(tensor_core.matmul)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.blocks.linear_combination import GATES, LinearCombination
 from nvdsl.kernels.blocks.tile_op import TileOp
 from nvdsl.kernels.blocks.tile_ops import Gated
 from nvdsl.kernels.gemm import gated, grouped, grouped_dispatch
@@ -43,7 +43,7 @@ def find(
     finish = LinearCombination(alpha=alpha)
     if 0 in problem.result:
         return BoundKernel(problem, finish, None, {}, (), 0, {}, {})
-    op = Gated(gated.GATES[activation], alpha, bias is not None, groups=True)
+    op = Gated(GATES[activation], alpha, bias is not None, groups=True)
     k, arrays = problem.a.shape[-1], {"offsets": offsets, "out": problem.out}
     if bias is not None:
         arrays["bias"] = _of_groups(bias, groups, wide)

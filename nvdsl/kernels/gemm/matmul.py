@@ -19,15 +19,13 @@ from nvdsl.driver.view import View
 from nvdsl.errors import ArgumentError, NvdslError
 from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.kernels.arraylike import ArrayLike
-from nvdsl.kernels.blocks.linear_combination import LinearCombination
+from nvdsl.kernels.blocks.linear_combination import GATES, LinearCombination
 from nvdsl.kernels.gemm import options as given
 from nvdsl.kernels.gemm.arguments import matrix, operand
 from nvdsl.kernels.gemm.bound_call import BoundCall
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import find, find_block_scaled
-from nvdsl.kernels.gemm.gated import GATES
-from nvdsl.kernels.gemm.gated import find as find_gated
 from nvdsl.kernels.gemm.problem import GemmProblem, is_block_scaled
 from nvdsl.kernels.options import dtype
 from nvdsl.trace import decorated
@@ -196,7 +194,9 @@ class ProductCall(BoundCall):
         finish = LinearCombination(self.alpha != 1.0, **parts, activation=activation)
         matrices = {name: matrix(argument) for name, argument in self.arguments.items()}
         if isinstance(activation, str):
-            return find_gated(matrices, activation, finish.alpha, acc_dtype, out_dtype, config, self.target)
+            from nvdsl.kernels.gemm import gated  # with kernels that few calls take
+
+            return gated.find(matrices, activation, finish.alpha, acc_dtype, out_dtype, config, self.target)
         if is_block_scaled(matrices):
             scales = matrices.pop("scale_a"), matrices.pop("scale_b")
             finish = replace(finish, scale_a=False, scale_b=False)
