@@ -45,6 +45,10 @@ class BoundCall:
         ran = self.bound.run(self.sources, self.alpha, self.beta, stream, self.target)
         return arguments["out"].result(), self._repeatable(ran)
 
+    def prepare(self) -> None:
+        """Compile what `run` will want on the GPU. Of calls with ``out``."""
+        self.bound.prepare(self.sources, self.alpha, self.beta)
+
     @property
     def sources(self) -> dict[str, Any]:
         return {name: argument.source for name, argument in self.arguments.items()}

@@ -75,6 +75,11 @@ class BoundKernel:
                 executable = self.function.run(call, [value for _, value in described], stream, target)
         return None if call is None else (call, executable, packed)
 
+    def prepare(self, sources: Sources, alpha: float, beta: float) -> None:
+        """Compile what the first launch of `run` will want on the GPU. Not for operands that are copied first."""
+        if self.launches and not self.packs:
+            self.function.prepare(self.call(self.described(sources, alpha, beta)))
+
     def call(self, described: list[tuple[Any, Any]]) -> Call:
         """The call with these arguments."""
         slots = dict(self.slots)

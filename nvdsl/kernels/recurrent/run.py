@@ -7,11 +7,13 @@ each array. Later ones, found by their signature as those of a jit function are,
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import nvdsl as nv
+from nvdsl import sim
+from nvdsl.call import collect
 from nvdsl.call.launches import Launch, Launches
 from nvdsl.driver import stream as streams
 from nvdsl.driver.stream import Stream
@@ -54,17 +56,23 @@ class Run:
         launch = None if executable is None else kernel.repeatable(call, executable)
         self._remember(launch, [part for part in parts if part is not None])
 
-    @contextmanager
-    def ahead(self, kernel: Any, *parts: Part | None, **constants: Any) -> Iterator[None]:
-        """Have a jit function compiled, which `launch` will call, while ptxas works for what is called before."""
-        views = [None if part is None else part.view() for part in parts]
-        with ahead.compiling(lambda: kernel.prepare(kernel.describe(views, constants))):
-            yield
+    def compile(self, kernel: Any, *parts: Part | None, beside: Callable[[], None], **constants: Any) -> None:
+        """Compile a jit function, which `launch` will call, and do ``beside`` while ptxas works."""
+        if collect.active() or not sim.wanted(self.target):
+            views = [None if part is None else part.view() for part in parts]
+            with ahead.compiling(beside):
+                kernel.prepare(kernel.describe(views, constants))
 
-    def product(self, a: Part, b: Part, out: Part, bias: Part | None = None, added: bool = False) -> None:
-        """``out = a @ b + bias``; ``added``: to what is in ``out``."""
+    def product(
+        self, a: Part, b: Part, out: Part, bias: Part | None = None, *, added: bool = False, compiled: bool = False
+    ) -> None:
+        """``out = a @ b + bias``; ``added``: to what is in ``out``. ``compiled``: it is only compiled, and comes
+        later."""
         row = None if bias is None else bias.view()
         call = ProductCall(a.view(), b.view(), out.view(), out.view() if added else None, bias=row, target=self.target)
+        if compiled:
+            call.prepare()
+            return
         _, launch = call.run(self.stream)
         self._remember(launch, [a, b, out, out if added else 0, bias or 0, 0, 0, *([1.0, 1.0] if added else [])])
 

@@ -47,15 +47,16 @@ def run_forward(
          *_rows(pair(end), first, count), *saved.rows(first, count))
         for first, count in chunks(batch, config.rows(hidden, run.sms))
     ]  # fmt: skip
-    with run.ahead(forward, *parts[0], **constants):
-        multiply()
+    # The product is compiled second, as ptxas takes longer for the steps: nothing is left to do beside the last one.
+    run.compile(forward, *parts[0], beside=lambda: multiply(compiled=True), **constants)
+    multiply()
     for some in parts:
         run.launch(forward, *some, **constants)
 
 
-def inputs_part(run: Run, cell: Cell, x: Part, weights: Weights) -> tuple[Part, Callable[[], None]]:
-    """The inputs' part of the gates of all steps: [steps, batch, gates * hidden], and what computes it. In f16 where
-    gates are squashed, which holds all of a gate that matters."""
+def inputs_part(run: Run, cell: Cell, x: Part, weights: Weights) -> tuple[Part, Callable[..., None]]:
+    """The inputs' part of the gates of all steps: [steps, batch, gates * hidden], and what computes it (see
+    `Run.product`). In f16 where gates are squashed, which holds all of a gate that matters."""
     steps, batch, _ = x.shape
     columns = cell.gates * weights.units
     matrix, by_row = flat(x)
@@ -65,8 +66,8 @@ def inputs_part(run: Run, cell: Cell, x: Part, weights: Weights) -> tuple[Part, 
     assert out is not None
     bias = None if weights.input_bias is None else Part.of(weights.input_bias)
 
-    def multiply() -> None:
-        run.product(matrix, Part.of(weights.inputs).swap(0, 1), out, bias)
+    def multiply(compiled: bool = False) -> None:
+        run.product(matrix, Part.of(weights.inputs).swap(0, 1), out, bias, compiled=compiled)
 
     return gates.swap(0, 1) if by_row else gates, multiply
 
