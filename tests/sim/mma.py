@@ -87,6 +87,12 @@ def registers(matrix: Any, layout: Any) -> list[Any]:
     return found
 
 
+def wide_f64(m: int, k: int) -> list[Any]:
+    """A, B and C of f64 of many sizes, so that the order of the sums shows."""
+    rng = np.random.default_rng((m, k))
+    return [rng.standard_normal(s) * 2.0 ** rng.integers(-20, 20, s) for s in ((m, k), (k, 8), (m, 8))]
+
+
 def arguments(a: str, b: str, d: str, m: int, k: int) -> list[Any]:
     """A, B, C, and a D to be written."""
     matrices = [(a, (m, k)), (b, (k, 8)), (d, (m, 8))]

@@ -1,5 +1,7 @@
 """mma.sync in the simulator: every type and shape, at both levels, whole warps only, and the sums' exact bits."""
 
+import zlib
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,8 @@ from tests.sim import mma
 from tests.sim.simulate import run, traced, verdict_of
 
 TOLERANCE = {"f32": 4e-6, "f16": 2e-2, "i32": 0, "f64": 1e-14}
+F64_SUMS = {(8, 4): 0x811EB5E6, (16, 4): 0x81526132, (16, 8): 0x957B4713, (16, 16): 0xAADA3A68}
+"""The checksum of the sums that an H200 gave for `mma.wide_f64`, by (m, k)."""
 
 
 @pytest.mark.parametrize("form", mma.FORMS, ids=lambda form: "-".join(map(str, form)))
@@ -56,6 +60,13 @@ def test_exact_sums_are_cut_off():
     for exact, expected in ((True, 2.0**16), (False, 2.0**16 + 2.0**-7)):
         run(mma.product, a, b, c, d, types=("f16", "f16", "f32"), options=sim.Options(exact=exact))
         assert (d == expected).all()
+
+
+@pytest.mark.parametrize(("m", "k"), F64_SUMS)
+def test_f64_sums_are_fused_in_the_order_of_k(m, k):
+    a, b, c = mma.wide_f64(m, k)
+    run(mma.product, a, b, c, d := np.zeros((m, 8)), types=("f64",) * 3, options=sim.Options(exact=True))
+    assert zlib.crc32(d.tobytes()) == F64_SUMS[m, k]
 
 
 @pytest.mark.parametrize("level", sim.options.LEVELS)
