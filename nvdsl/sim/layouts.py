@@ -78,7 +78,12 @@ class Layouts:
     def stored(self, offsets: Any, size: int, view: Any = None, who: Access | None = None) -> None:
         """Ordinary stores of ``size`` bytes at each of ``offsets``. ``view``: the swizzle and panel stride of the
         `Tile` through which they went, None for another way."""
-        if view is not None and self._tiles is not None:
+        if view is not None and view[1] < 0:  # `memref.PLAIN`
+            units = np.asarray(offsets) // UNIT
+            self._box[units] = 0
+            self._wrote(units, 0, who)
+            self._version += 1
+        elif view is not None and self._tiles is not None:
             self._stored_in_tile(offsets, view)
             self._wrote(np.asarray(offsets) // UNIT, view[0], who)
         elif self._version or self._writers:
@@ -103,16 +108,17 @@ class Layouts:
         for other in np.unique(laid[others]).tolist() if np.count_nonzero(others) else ():
             mine = units[laid == other] * UNIT
             if (geometry.swizzled(mine, other) != geometry.swizzled(mine, swizzle)).any():
-                raise self._wrong_swizzle(swizzle, other, who)
+                raise self._wrong_swizzle(swizzle, other, who, who.where)
 
-    def _wrong_swizzle(self, swizzle: int, other: int, who: Access) -> Any:
+    def _wrong_swizzle(self, swizzle: int, other: int, who: Access | str, at: Where | None) -> Any:
         first = self._writers.get(other)
         found = error(
             "layout",
             f"{who} reads with {_named(swizzle)} what was written with {_named(other)}",
-            who.where,
+            at,
             "elements are found where their tile's swizzle put them: whoever reads them uses the same one",
-            "give the tensor map and the tile one swizzle: nv.TMA(..., swizzle=tile.swizzle)",
+            "give the tensor map and the tile one swizzle, nv.TMA(..., swizzle=tile.swizzle), and index the tile: "
+            "tile[row, col] applies it, an index of tile.panel or of shared memory does not",
         )
         found.details = (f"first:  {first}", f"second: {who}")
         return found
@@ -139,6 +145,10 @@ class Layouts:
             boxes = self._box[units]
             if boxes.any():
                 self._check(boxes, self._place[units], lambda box: self._error(descriptor, box, who, at, made() or at))
+            plain = units[(boxes == 0) & (self._swizzle[units] == 0)]
+            swizzle = matrix.decode(descriptor).swizzle
+            if (geometry.swizzled(plain * UNIT, swizzle) != plain * UNIT).any():
+                raise self._wrong_swizzle(swizzle, 0, who, at)
         self._checked[key] = self._version
 
     def _check(self, boxes: Any, places: Any, wrong_box: Callable[[int], Exception]) -> None:

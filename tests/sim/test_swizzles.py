@@ -144,3 +144,96 @@ def anew(x, out):
 def test_what_has_no_swizzle_is_not_judged():
     x = random((ROWS, COLS), nv.i32, seed=1)
     assert verdict(anew, x, np.zeros_like(x)) is None
+
+
+@nv.jit
+def by_hand(x, out, *, how):
+    """A tile that TMA brought with a swizzle, read by addresses that the kernel computes."""
+    x_tma = nv.TMA(x, tile=(16, 64), swizzle=128)
+    tables = nv.empty(8, nv.i32, arbitrary=True)
+
+    @nv.kernel(grid=1, block=32)
+    def body():
+        tile, full, t = nv.smem((16, 64), x.dtype, swizzle=128), nv.Mbarriers(1, arrivals=1)[0], nv.lane_id()
+        panel, flat = tile.panel(0), tile.panel(0, (16 * 64,))
+        laid_out = nv.get_dynamic_shared_memory((16, 64), x.dtype.ir, tile.offset)
+        if t == 0:
+            full.arrive_expect_tx(tile.bytes)
+            x_tma.load(tile, full, (0, 0))
+        if t < 8:
+            tables[t] = t * 8
+        full.wait(0)
+        nv.sync_warp()
+        for i in nv.range(t, 16 * 64, 32):
+            r, c = i // 64, i % 64
+            if how == "panel":
+                out[r, c] = panel[r, c]
+            elif how == "flat":
+                out[r, c] = flat[i]
+            elif how == "memory":
+                out[r, c] = laid_out[r, c]
+            elif how == "vectors":
+                out.store_vector(panel.vector((r, c // 8 * 8), 8), (r, c // 8 * 8))
+            elif how == "xor":
+                out[r, c] = panel[r, c ^ (r % 8 * 8)]
+            elif how == "table":
+                out[r, c] = flat[r * 64 + (c ^ tables[r % 8])]
+            elif how == "first row":
+                out[r, c] = panel[r // 16, c] if r == 0 else tile[r, c]
+            elif how == "constants":
+                out[r, c] = flat[9 * 64 + (3 ^ 8)] if r == 9 and c == 3 else tile[r, c]
+            elif how == "scratch":
+                panel[r, c] = x[r, c]
+                out[r, c] = panel[r, c]
+            else:
+                laid_out[r, c] = x[r, c]
+                out[r, c] = laid_out[r, c]
+
+    body()
+
+
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+@pytest.mark.parametrize("how", ["panel", "flat", "memory", "vectors"])
+def test_addresses_without_the_swizzle(how, level):
+    x = random((16, 64), nv.f16, seed=3)
+    error = verdict(by_hand, x, np.zeros_like(x), how=how, options=sim.Options(level=level))
+    assert error is not None and error.kind == "layout" and "tile[row, col] applies it" in error.fix
+    assert "reads with no swizzle what was written with a 128-byte swizzle" in error.message
+
+
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+@pytest.mark.parametrize("how", ["xor", "table", "first row", "constants", "scratch", "memory as scratch"])
+def test_addresses_that_are_right(how, level):
+    x = random((16, 64), nv.f16, seed=3)
+    assert verdict(by_hand, x, out := np.zeros_like(x), how=how, options=sim.Options(level=level)) is None
+    assert (out == x).all()
+
+
+@nv.jit
+def operand_by_hand(a, b, d, *, swizzled):
+    @nv.kernel(grid=1, block=128)
+    def body():
+        A, B = (nv.smem((64, 64), a.dtype, swizzle=128) for _ in range(2))
+        panel = A.panel(0)
+        for i in nv.range(nv.thread_id.x, 64 * 64, 128):
+            r, c = i // 64, i % 64
+            panel[r, c ^ (r % 8 * 8) if swizzled else c] = a[r, c]
+            B[r, c] = b[r, c]
+        nv.fence_proxy_async()
+        nv.sync_threads()
+        acc = nv.accumulator(64, 64)
+        acc += A @ B
+        nv.wgmma_wait(0)
+        acc.store(d, (0, 0))
+
+    body()
+
+
+@pytest.mark.parametrize("swizzled", [False, True])
+def test_an_operand_that_was_stored_by_addresses(swizzled):
+    a, b = (random((64, 64), nv.f16, seed=s, integers=True) for s in (1, 2))
+    error = verdict(operand_by_hand, a, b, d := np.zeros((64, 64), np.float32), swizzled=swizzled)
+    if swizzled:
+        assert error is None and (d == a.astype(np.float32) @ b.astype(np.float32)).all()
+    else:
+        assert error is not None and error.kind == "layout" and "with a 128-byte swizzle what was" in error.message

@@ -11,7 +11,7 @@ from nvdsl.ir import views
 from nvdsl.ir.declared import VIEW
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integer, integers
-from nvdsl.ir.walk import defining
+from nvdsl.ir.walk import defining, identity
 from nvdsl.mlir import ir
 from nvdsl.sim.decode import Decoder, Frame, is_shared, op, unknown
 from nvdsl.sim.indexer import Layout
@@ -26,6 +26,50 @@ def tile_of(ref: Any) -> tuple[int, ...] | None:
     made = defining(ref)
     known = made is not None and made.name == "memref.view" and VIEW in made.attributes
     return tuple(integers(made, VIEW)) if known else None
+
+
+PLAIN = (0, -1)
+"""Of an element whose address was computed row by row, as if its bytes had no swizzle."""
+
+
+def element_of(ref: Any, indices: list[Any]) -> tuple[int, ...] | None:
+    """How an access finds its element: as `tile_of`, but `PLAIN` where a view is indexed by sums and products of ids.
+    Whoever applies a swizzle by hand has an XOR in the index, or a table."""
+    made = defining(ref)
+    if made is not None and made.name == "memref.view" and _is_plain(indices) and _is_plain([made.operands[1]], False):
+        return PLAIN
+    return tile_of(ref)
+
+
+def _is_plain(values: list[Any], varies: bool = True) -> bool:
+    """Whether the values are sums and products of ids and of what loops count; with ``varies``, of at least one."""
+    todo, seen, found = list(values), set(), False
+    while todo:
+        value = todo.pop()
+        if identity(value) in seen:
+            continue
+        seen.add(identity(value))
+        op = defining(value)
+        if op is None:
+            owner = value.owner.owner
+            if not (owner.name == "gpu.launch" or owner.name == "scf.for" and ir.BlockArgument(value).arg_number == 0):
+                return False
+            found = True
+        elif op.name.startswith(_IDS):
+            found = True
+        elif op.name in _ADDRESSING:
+            todo += op.operands
+        elif op.name != "arith.constant":
+            return False
+    return found or not varies
+
+
+_IDS = ("gpu.thread_id", "gpu.lane_id", "nvvm.read.ptx.sreg")
+_ADDRESSING = frozenset(
+    f"arith.{name}"
+    for name in """addi subi muli divsi divui floordivsi remsi remui shli shrsi shrui andi index_cast index_castui extsi
+    extui trunci""".split()
+)
 
 
 def tile_behind(pointer: Any) -> tuple[int, ...] | None:

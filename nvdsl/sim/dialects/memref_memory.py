@@ -12,7 +12,7 @@ from nvdsl.mlir.dialects import arith
 from nvdsl.sim.access import GLOBAL, Accessor
 from nvdsl.sim.atomics import RELAXED, add_f32
 from nvdsl.sim.decode import Blocking, Decoder, Frame, op
-from nvdsl.sim.dialects.memref import tile_of
+from nvdsl.sim.dialects.memref import element_of, tile_of
 from nvdsl.sim.indexer import Indexer
 from nvdsl.sim.polling import polling
 from nvdsl.sim.undefined import Stored
@@ -36,7 +36,7 @@ def _element_access(d: Decoder, op: Any, ref: Any, indices: list[int]) -> tuple[
 
 def loads(d: Decoder, op: Any, index: Indexer, access: Accessor) -> Any:
     """The step of a load from the memref that is its first operand."""
-    access.tile = tile_of(op.operands[0])
+    access.tile = element_of(op.operands[0], list(op.operands)[1:])
     r = d.result(op)
 
     def step(v: Frame) -> None:
@@ -49,7 +49,8 @@ def stores(d: Decoder, op: Any, index: Indexer, access: Accessor) -> Any:
     """The step of a store of the first operand to the memref that is the second one."""
     value, *_ = d.operands(op)
     stored = Stored(d, op.operands[0], index.at)
-    access.tile = tile_of(op.operands[1])
+    tile = tile_of(op.operands[1])
+    access.tile = tile if tile is None else element_of(op.operands[1], list(op.operands)[2:])
 
     def step(v: Frame) -> None:
         w, address = v[0], index(v)
