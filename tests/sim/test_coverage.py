@@ -40,7 +40,7 @@ SILENT = {
     "ops.atomics.address_space", "ops.atomics.check_order", "ops.atomics.scope_of",
     "atomics.HasElements.dtype",
     "ops.wgmma.check_types", "ops.wgmma.accumulator_type", "arith.exists", "arith.element", "arith.like",
-    "arith.length", "traced.Value.dtype", "traced.Value.shape", "operators.Operators.dtype",
+    "arith.length", "traced.no_number", "traced.Value.dtype", "traced.Value.shape", "operators.Operators.dtype",
     "operators.Operators.shape", "tile.Tile.shape", "tile.Tile.bytes", "tile.Tile.swizzle",
     "tile_stack.TileStack.shape", "tile_stack.TileStack.dtype", "tile_stack.TileStack.bytes",
     "fragment.Fragment.m", "fragment.Fragment.k", "fragment.not_an_operand", "fragment.by_row",
