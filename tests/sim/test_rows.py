@@ -8,8 +8,11 @@ import pytest
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.kernels.rows import argument, beside, choose, norm_kernels, softmax_kernels
-from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows import argument, beside, choose
+from nvdsl.kernels.rows.config import RowsConfig, shared_by
+from nvdsl.kernels.rows.cross_entropy_kernels import cross_entropy
+from nvdsl.kernels.rows.norm_kernels import norm
+from nvdsl.kernels.rows.softmax_kernels import softmax
 from tests.exhaustive import sample
 from tests.sim.programs import layer_norm_of, softmax_of
 from tests.sim.rows import TOLERANCE, check, close
@@ -45,6 +48,37 @@ def test_rows_that_lie_apart(pad):
     check((5, 96), np.float16, pad=pad)
 
 
+APART = [(softmax, 777, 778, 1), (norm, 777, 784, 2), (cross_entropy, 784, 777, 2), (cross_entropy, 779, 777, 1)]
+
+
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+@pytest.mark.parametrize(("function", "read", "written", "cluster"), sample(APART, 1))
+def test_rows_that_are_written_elsewhere_behind_16_bytes_than_they_are_read(function, read, written, cluster, level):
+    cols, rows, label = 777, 9, np.array([0, 776, 5, -100, 384, 400, 7, 8, 9])
+    rng = np.random.default_rng(read)
+    x = np.full((rows, read), np.nan, np.float16)[:, :cols]
+    x[...] = rng.standard_normal(x.shape)
+    memory = np.full((rows, written), np.nan, np.float16)
+    y, weight, loss = memory[:, :cols], rng.standard_normal(cols).astype(np.float32), np.zeros(rows, np.float32)
+    made = RowsConfig(8, 64 // cluster, cluster, 0, 0, "shared", alone=True, frame=8, grain=1, apart=True)
+    config = shared_by(cols, made)
+    expected = softmax_of(x)
+    if function is softmax:
+        program = traced(function, x, y, config=config)
+    elif function is norm:
+        program = traced(function, x, y, weight, *[None] * 6, 1e-5, centered=True, config=config)
+        expected = layer_norm_of(x, weight, np.float64(0))
+    else:
+        numbers = -100, 0.0, 0.0
+        program = traced(function, x, label, loss, None, None, y, *numbers, smooth=False, mean=False, config=config)
+        expected = np.where(label[:, None] < 0, 0, expected - (label[:, None] == np.arange(cols)))
+    for options in SCHEDULES[::45]:
+        memory.fill(np.nan)
+        program.run(dataclasses.replace(options, level=level))
+        np.testing.assert_allclose(y.astype(np.float64), expected, rtol=2e-3, atol=2e-3)
+        assert np.isnan(memory[:, cols:]).all()
+
+
 def test_special_values():
     x = np.zeros((6, 70), np.float32)
     x[0], x[1, 3], x[2, 60], x[3, 5:] = -np.inf, np.inf, np.nan, -np.inf
@@ -77,8 +111,8 @@ def test_exponentials_of_two_bytes_far_from_zero(cols, of_block, monkeypatch):
 
 
 def test_one_kernel_serves_many_numbers_of_rows_and_columns(monkeypatch):
-    made, make = [], softmax_kernels.softmax._make
-    monkeypatch.setattr(softmax_kernels.softmax, "_make", lambda *args: made.append(args) or make(*args))
+    made, make = [], softmax._make
+    monkeypatch.setattr(softmax, "_make", lambda *args: made.append(args) or make(*args))
     for rows, cols in ((3, 872), (40, 872), (7, 952), (1, 968), (2, 776)):
         x = np.random.default_rng(cols).standard_normal((rows, cols)).astype(np.float16)
         close(nv.softmax(x), softmax_of(x), np.float16)
@@ -104,7 +138,7 @@ def test_under_all_schedules(config, level):
     rng = np.random.default_rng(cols)
     x, weight, bias = (rng.standard_normal(s).astype(np.float32) for s in ((7, cols), cols, cols))
     y = np.full_like(x, np.nan)
-    program = traced(norm_kernels.norm, x, y, weight, bias, *[None] * 5, 1e-5, centered=True, config=config)
+    program = traced(norm, x, y, weight, bias, *[None] * 5, 1e-5, centered=True, config=config)
     for options in SCHEDULES[::9]:
         y.fill(np.nan)
         program.run(dataclasses.replace(options, level=level))
@@ -122,7 +156,7 @@ def test_a_cluster_merges_the_moments_of_its_warps(cols, level):
     x[0, :64], x[3], x[5, -1] = 2000, 1000, np.inf
     y, mean, rstd = np.zeros((6, cols), np.float32), np.zeros(6, np.float32), np.zeros(6, np.float32)
     arrays = x, y, None, None, None, None, mean, rstd, None
-    program = traced(norm_kernels.norm, *arrays, 1e-5, centered=True, config=config)
+    program = traced(norm, *arrays, 1e-5, centered=True, config=config)
     for options in SCHEDULES[::45]:
         y.fill(0)
         program.run(dataclasses.replace(options, level=level))

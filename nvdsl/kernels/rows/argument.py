@@ -146,9 +146,10 @@ def configuration(read: Sequence[Rows | None], others: Sequence[Any], *, passes:
     """How threads share the rows of a call: those that it reads. ``others``: its further arrays; ``passes``: how often
     a thread takes what it read."""
     given, beside = [x for x in read if x is not None], sum(isinstance(x, Vector) for x in others)
+    written = [x for x in others if isinstance(x, Rows)]
     config = choose(
         given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given), passes=passes,
-        beside=beside, written=any(isinstance(x, Rows) for x in others), alike=_alike([*given, *others]),
+        beside=beside, written=bool(written), alike=_alike([*given, *others]), apart=_apart(given, written),
     )  # fmt: skip
     many = config.ragged and beside > 0 and given[0].rows * given[0].cols >= _MANY
     if not many:
@@ -178,6 +179,13 @@ def _alike(arrays: Sequence[Any]) -> bool:
     rows = [x for x in arrays if isinstance(x, Rows)]
     starts = {x.step % ALIGNMENT if x.rows > 1 else 0 for x in rows}
     return len(starts) == 1 and all(x.argument.aligned for x in rows)
+
+
+def _apart(read: Sequence[Rows], written: Sequence[Rows]) -> bool:
+    """Whether that is so of all but the one that is written, whose elements are as large, and which begins at 16 bytes,
+    too."""
+    sizes = {x.dtype.bytes for x in [*read, *written]}
+    return len(written) == 1 and len(sizes) == 1 and written[0].argument.aligned and _alike(read)
 
 
 def _smallest(read: Sequence[Rows]) -> int:

@@ -59,7 +59,6 @@ _BLOCKS_OF_AN_SM = 32
 _FRAMED = 256
 """Bytes of a row from which on it is taken by accesses that begin before it."""
 
-
 def choose(
     cols: int,
     itemsize: int,
@@ -71,15 +70,19 @@ def choose(
     beside: int = 0,
     written: bool = True,
     alike: bool = False,
+    apart: bool = False,
 ) -> RowsConfig:
     """For rows of ``cols`` elements of at most ``itemsize`` bytes and at least ``smallest``. ``multiple``: of elements,
     what all rows' starts are. ``arrays``: so many rows of that length belong together. ``passes``: how often a thread
     takes its elements. ``beside``: so many rows for all rows are read. ``written``: rows are, too. ``alike``: each
-    row begins as far behind a multiple of 16 bytes in all arrays of rows, and the first ones at one."""
+    row begins as far behind a multiple of 16 bytes in all arrays of rows, and the first ones at one. ``apart``: in
+    all but the one that is written."""
     widest = ALIGNMENT // itemsize
     grain = math.gcd(cols, multiple, widest)
     size = cols * itemsize
-    framed = alike and size >= _FRAMED
+    narrow = grain == 1 and size > _LANES[1][0] or grain == 2 and size > _BLOCK_BYTES
+    apart = apart and not alike and itemsize == 2 and narrow
+    framed = apart or alike and size >= _FRAMED
     wide = widest if framed else grain
     cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), MOST_BLOCKS)
     ragged = framed and wide > grain
@@ -131,7 +134,7 @@ def choose(
         return replace(config, keep="memory")
     piecewise = beside and passes == 3 or once and (several or cluster > 2) and config.steps <= _FEW_ARRIVALS
     arrivals = config.steps if piecewise and cluster > 1 else 1
-    return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals)
+    return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals, apart=apart)
 
 
 def _lanes(size: int, each: int, written: bool, ragged: bool) -> int:

@@ -48,7 +48,8 @@ class RowsConfig:
     ``blocks_per_sm``: that ptxas leaves registers for. ``slots``: rows of a group that shared memory has room for.
     ``ahead``: bytes of each row for all rows, a weight say, that a thread loads ahead of their use. ``arrivals``: in so
     many groups copies to shared memory are waited for. ``alone``: a row that a warp has has a block of its own.
-    ``copies``: bytes of an access to copies of rows for all rows; 0 where there are none."""
+    ``copies``: bytes of an access to copies of rows for all rows; 0 where there are none. ``apart``: rows that are
+    written begin elsewhere behind 16 bytes than those that are read."""
 
     wide: int
     lanes: int
@@ -65,6 +66,7 @@ class RowsConfig:
     grain: int = 0
     weights: bool = False
     copies: int = 0
+    apart: bool = False
 
     @property
     def slack(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.rows import streams
+from nvdsl.kernels.rows.apart import One
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exponentials import Exponentials
 from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, grid
@@ -160,10 +161,9 @@ def _write_gradient(
     less = factor if smoothing is None else factor * (1.0 - smoothing)
     evenly = 0.0 if smoothing is None else factor * smoothing / nv.f32(row.cols)
     share = scale * more
-    row.write(out, lambda step: nv.where(label.kept, made(step) * share - evenly, 0.0))
-    if label.is_mine:
-        own = nv.math.exp_approx(label.logit - lse) * more - evenly
-        out[row.index, label.column] = nv.where(label.kept, own, 0.0) - less
+    own = nv.math.exp_approx(label.logit - lse) * more - evenly
+    one = One(label.is_mine, label.column, nv.where(label.kept, own, 0.0) - less)
+    row.write(out, lambda step: nv.where(label.kept, made(step) * share - evenly, 0.0), one)
 
 
 def _count(labels: nv.Array, counted: nv.Array, ignored: Any) -> None:

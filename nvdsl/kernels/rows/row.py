@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
-from nvdsl.kernels.rows import ends, streams
+from nvdsl.kernels.rows import apart, ends, streams
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
 from nvdsl.kernels.rows.staged import Elements, Staged, group_of, joined, lane_of, widened
@@ -37,6 +37,7 @@ class Row:
     def __init__(self, x: nv.Array, config: RowsConfig, index: nv.Int) -> None:
         self.config, self.index, self.cols = config, index, nv.i32(x.shape[1])
         self.exchange: Exchange | None = None
+        self.staged: Staged | None = None
         self.exists = config.groups == 1 or index < x.shape[0]
         begin, self.end = nv.i32(0), self.cols
         self.before = before = nv.i32(0)
@@ -121,7 +122,7 @@ class Row:
         """This thread's elements of arrays, with ``missing`` behind the end of the row. Once for each row.
         ``meanwhile``: what begins while they are on their way. ``policy``: of L2, for rows that registers hold
         (`streams`)."""
-        staged = Staged(arrays, self.config) if self.config.keep == "shared" else None
+        staged = self.staged = Staged(arrays, self.config) if self.config.keep == "shared" else None
         held: list[list[Any]] = []
         loaded: list[Any] = []
         if staged is not None:
@@ -170,29 +171,34 @@ class Row:
             return parts
         return self.hold(lambda step: parts(step).to(dtype).to(nv.f32))
 
-    def write(self, y: nv.Array, parts: Parts) -> None:
-        """Store this thread's elements, converted to the array's type."""
+    def write(self, y: nv.Array, parts: Parts, but: apart.One | None = None) -> None:
+        """Store this thread's elements, converted to the array's type. ``but``: one that has another value."""
         self.read_anew()
+        if self.config.apart:
+            apart.write(self, y, parts, but)
+            return
         for step in range(self.config.steps):
             self.store(y, step, parts(step))
+        if but is not None and but.is_mine:
+            y[self.index, but.column] = but.value
 
     def store(self, y: nv.Array, step: int, values: Any) -> None:
         """Those of one access."""
         values = values.to(y.dtype)
         if self.everyone(step):
-            self._store(y, self.column(step), values)
+            self.store_access(y, self.column(step), values)
         elif self.config.wide * y.dtype.bytes < ALIGNMENT:  # of many small ones the predicates take registers
             if self.exists and self.whole(step):
-                self._store(y, self.column(step), values)
+                self.store_access(y, self.column(step), values)
         else:
-            self._store(y, self.column(step), values, self.exists & self.whole(step))
+            self.store_access(y, self.column(step), values, self.exists & self.whole(step))
         if self.config.ragged and not self.full(step):
             count = self.part(step)
             if self.exists & (count > 0) & (count < self.config.wide):  # of a thread or two: the other warps go on
                 for piece, at, there in ends.of_vector(values, count, self.config.grain, front=step == 0):
-                    self._store(y, self.column(step) + at, piece, there)
+                    self.store_access(y, self.column(step) + at, piece, there)
 
-    def _store(self, y: nv.Array, column: nv.Int, values: Any, predicate: Any = None) -> None:
+    def store_access(self, y: nv.Array, column: nv.Int, values: Any, predicate: Any = None) -> None:
         """With ``predicate`` one instruction: a branch in a loop that keeps sums takes 30 registers."""
         one = values.shape[0] * y.dtype.bytes == 1
         if predicate is not None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
+from nvdsl.kernels.blocks.realigned import shifted_vector
 from nvdsl.kernels.rows.config import RowsConfig
-from nvdsl.lang.packing import as_words
+from nvdsl.lang.packing import as_vector, as_words
 
 if TYPE_CHECKING:
     from nvdsl.kernels.rows.row import Parts, Row
@@ -119,6 +120,23 @@ class Staged:
     def _place(self, slot: nv.Int, step: int) -> Any:
         """The first element of this thread's access in a slot of its group."""
         return self._slot(slot) + lane_of(self.config) * self.config.wide + step * self.config.width
+
+    def put(self, step: int, values: Any) -> None:
+        """Leave values of equally many bits where the first array's access is."""
+        memory = self.memory[0]
+        memory.store_vector(as_vector(as_words([values], values.dtype), memory.dtype), self._place(nv.i32(0), step))
+
+    def put_one(self, at: nv.Int, value: Any) -> None:
+        """Leave a value as element ``at`` of the group's."""
+        memory = self.memory[0]
+        memory[self._slot(nv.i32(0)) + at] = nv.bitcast(value[0], memory.dtype)
+
+    def across(self, at: nv.Int, dtype: nv.DType) -> Any:
+        """An access of what all threads have left, from element ``at`` of the group's on, wherever that lies."""
+        memory, wide = self.memory[0], self.config.wide
+        base, last = at - at % wide, self.config.part - wide
+        pair = [memory.vector(self._slot(nv.i32(0)) + nv.max(nv.min(i, last), 0), wide) for i in (base, base + wide)]
+        return as_vector(shifted_vector(as_words(pair, memory.dtype), at % wide * memory.dtype.bits), dtype)
 
     def fetch(self, row: Row, slot: nv.Int = 0, missing: float = 0.0) -> list[Any]:
         """Start the copies of a row (PTX ISA, cp.async), as ``config.arrivals`` groups. ``missing`` goes behind its

@@ -81,6 +81,31 @@ def test_a_row_that_begins_anywhere_fits_into_registers(kernel, dtype, cols, bia
         assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
 
 
+APART = [(kernel, cols) for cols in (777, 3001, 8001, 20_001, 50_257, 65_521, 131_071, 262_143)
+         for kernel in ("softmax", "gradient", "layer_norm", "rms_norm", "cross_entropy")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kernel", "cols"), sample(APART, 1))
+def test_rows_that_are_written_elsewhere_than_they_are_read_fit_into_registers(kernel, cols):
+    x, weight, number, none = array(nv.bf16, 64, cols), array(nv.f32, cols), array(nv.f32, 64), (None,) * 6
+    centered, beside = kernel == "layer_norm", kernel.endswith("norm")
+    arrays, passes = 1 + (kernel == "gradient"), 2 + centered
+    config = choose(cols, 2, 1, arrays=arrays, passes=passes, beside=beside, apart=True)
+    assert config.apart
+    config = replace(config, copies=16 if beside else 0)
+    if beside:
+        function, given, named = norm_kernels.norm, (x, x, weight, *none, 1e-5), {"centered": centered}
+    elif kernel == "cross_entropy":
+        given = x, array(nv.i64, 64), number, None, number, x, -100, 0.1, 0.1
+        function, named = cross_entropy_kernels.cross_entropy, {"smooth": False, "mean": False}
+    else:
+        function = softmax_kernels.softmax if arrays == 1 else softmax_kernels.softmax_backward
+        given, named = (x,) * (1 + arrays), {}
+    made = nv.jit(function.__wrapped__, strict=True).compile(*given, config=config, **named)
+    for each in made.kernels.values():
+        assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
+
+
 SUMS = [(kernel, dtype, cols, residual)
         for cols in (2048, 12_288, 16_389, 32_768, 33_019, 50_000, 65_537, 262_143)
         for kernel in ("layer_norm", "rms_norm") for dtype in (nv.bf16, nv.f32)

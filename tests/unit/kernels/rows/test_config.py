@@ -23,6 +23,17 @@ def covers(config, cols):
     assert config.frame % config.wide == 0 and config.frame <= config.width  # so that one access is before the row
 
 
+@pytest.mark.parametrize("arrays", [1, 2])
+def test_rows_that_are_written_elsewhere_than_they_are_read_go_through_shared_memory(arrays):
+    for cols in LENGTHS:
+        for passes in (2, 3):
+            config = choose(cols, 2, 1, arrays=arrays, passes=passes, apart=True)
+            covers(config, cols)
+            assert config.apart == (cols > 512) and (not config.apart or (config.keep, config.wide) == ("shared", 8))
+            if cols % 2 == 0:
+                assert choose(cols, 2, 2, arrays=arrays, passes=passes, apart=True).apart == (cols > 32_768)
+
+
 @pytest.mark.parametrize("itemsize", [2, 4])
 @pytest.mark.parametrize("multiple", [1, 2, 16])
 @pytest.mark.parametrize("arrays", [1, 2])
@@ -32,6 +43,7 @@ def test_the_accesses_cover_a_row_and_are_aligned(itemsize, multiple, arrays, al
         for passes in (2, 3):
             config = choose(cols, itemsize, multiple, arrays=arrays, passes=passes, alike=alike)
             covers(config, cols)
+            assert not config.apart
             assert config.wide * itemsize <= 16 and cols % config.grain == multiple % config.grain == 0
             assert config.wide == config.grain or alike and config.wide * itemsize == 16
             assert config.threads % config.lanes == 0 and config.threads <= 512 and config.cluster in (1, 2, 4, 8)
