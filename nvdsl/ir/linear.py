@@ -100,6 +100,8 @@ def known_divisor(value: Any) -> int:
     if name in ("arith.addi", "arith.subi", "arith.muli"):
         left, right = map(known_divisor, op.operands)  # type: ignore[union-attr]
         return left * right if name == "arith.muli" else gcd(left, right)
+    if name == "arith.select":
+        return gcd(*map(known_divisor, list(op.operands)[1:]))  # type: ignore[union-attr]
     if name == "arith.shli":
         shift = constant(op.operands[1])  # type: ignore[union-attr]
         return known_divisor(op.operands[0]) << shift if shift is not None and 0 <= shift < 64 else 1  # type: ignore[union-attr]

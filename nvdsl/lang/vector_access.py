@@ -90,7 +90,10 @@ def check_aligned(
     *rows, (column, itemsize, _) = axes
     if step == size or linear(column).times(itemsize).step() % size:
         return
-    uneven = next(step for index, step, extent in rows if extent != 1 and linear(index).times(step).step() % size)
+    apart = (step for index, step, extent in rows if extent != 1 and linear(index).times(step).step() % size)
+    uneven = next(apart, None)
+    if uneven is None:  # of where the array starts nothing is known
+        return
     raise trace_error(
         f"{what} in rows that are {uneven} bytes apart: not every row starts at a multiple of {size}",
         rule=_ALIGNED,

@@ -207,6 +207,24 @@ def test_vectors_that_are_surely_misaligned_are_refused(of, use):
     assert error.rule and error.fix
 
 
+@pytest.mark.parametrize(
+    "start",
+    [lambda t, of: nv.select(t > 3, of[0].offset, of[1].offset), lambda t, of: nv.min(t // 64 * 8192, 8192)],
+    ids=["one of two", "anywhere"],
+)
+def test_a_tile_may_start_where_the_run_says(start):
+    """Its rows are a multiple of the vector apart, so nothing is known to be wrong."""
+    found = []
+
+    def body(x):
+        t, tiles = nv.thread_id.x, nv.smem((2, 64, 32), nv.f32, swizzle=128)
+        tile = nv.Tile(tiles.first.layout, nv.f32, start(t, tiles))
+        found.append(tile.vector((t % 64, t % 8 * 4), 4))
+
+    trace(body, array(nv.f32, 8, 32))
+    assert found
+
+
 def test_vectors_that_may_be_aligned_are_left_to_the_run():
     def body(x, y):
         t = nv.thread_id.x
