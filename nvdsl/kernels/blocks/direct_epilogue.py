@@ -31,14 +31,16 @@ class DirectEpilogue(TmaEpilogue):
     def _tensor_maps(self) -> dict[int, nv.TMA]:
         return {}
 
-    def _store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any, end: Any) -> None:
+    def _store(
+        self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any, end: Any, room: Any
+    ) -> None:
         barrier = consumer + 1
         acc = self._visited(acc, (batch, row, col), consumer)
         pieces = self._pieces(acc)
         fill = self._filler(acc, (batch, row, col), held)
         nv.named_barrier_sync(barrier, THREADS)  # the last piece of the tile before has been read
         for i, (top, left, width) in enumerate(pieces):
-            piece = self._piece(consumer * self.buffers + i % self.buffers, width)
+            piece = self._piece(self.stack[consumer * self.buffers + i % self.buffers].offset, width)
             fill(piece, i)
             nv.named_barrier_sync(barrier, THREADS)
             self._copy(piece, batch, row + top, col + left, self.out.shape[-2] if end is None else end)

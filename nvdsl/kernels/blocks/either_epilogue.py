@@ -43,10 +43,10 @@ class EitherEpilogue(VectorEpilogue):
         return shaped(self.out, self.dtype, [*shape, nv.select(self.by_tma, cols, unit)], [*steps, 1])
 
     def _send(
-        self, piece: nv.Tile, by: nv.TMA | None, batch: Any, row: Any, col: Any, end: Any, leader: Any, waits: bool
+        self, piece: nv.Tile, by: nv.TMA | None, batch: Any, row: Any, col: Any, end: Any, leader: Any
     ) -> None:
         if self.by_tma:
-            super()._send(piece, by, batch, row, col, end, leader, waits)
+            super()._send(piece, by, batch, row, col, end, leader)
         else:
             *_, first, left = self._at(batch, row, col)
             self._copy(piece, batch, first, left, self.out.shape[-2] if end is None else end)

@@ -79,11 +79,15 @@ class TmaEpilogue:
             fix=f"nv.smem({shape}, nv.{self.dtype.name}, swizzle=128)",
         )  # fmt: skip
 
-    def _piece(self, buffer: Any, width: int) -> nv.Tile:
-        """A buffer as a tile of ``width`` columns, with the swizzle of that width."""
+    def bytes(self, rows: int) -> int:
+        """Shared memory for all pieces of so many rows."""
+        return rows * len(self.widths) * 128
+
+    def _piece(self, place: Any, width: int) -> nv.Tile:
+        """The buffer at an offset as a tile of ``width`` columns, with the swizzle of that width."""
         bytes = width * self.dtype.bytes
         layout = nv.layout.TileLayout.of(PIECE_ROWS, width, self.dtype.bytes, bytes)
-        return nv.Tile(layout, self.dtype, self.stack[buffer].offset)
+        return nv.Tile(layout, self.dtype, place)
 
     def prefetch(self, batch: Any, row: Any, col: Any, rows: int) -> Any:
         """Start to read what the epilogue of a tile of ``rows`` rows at ``out[batch, row, col]`` needs beside the sums.
@@ -93,55 +97,63 @@ class TmaEpilogue:
         return self.visitor.prefetch((batch, row, col), rows)
 
     def store(
-        self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None, end: Any = None
-    ) -> None:
+        self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any = None, end: Any = None,
+        room: tuple[nv.Bool, nv.Int] | None = None,
+    ) -> None:  # fmt: skip
         """Store ``acc``, whose first element is ``out[batch, row, col]``. ``consumer``: the warpgroup, 0, 1 ...;
         ``held``: see `prefetch`. ``end``: rows from this one on belong to somebody else (None: nobody). TMA clips only
-        where the array ends, so that threads store the rows of a piece that reaches over it."""
+        where the array ends, so that threads store the rows of a piece that reaches over it. ``room``: whether nobody
+        needs the shared memory at an offset any more: then each piece lies there, and none waits for another."""
         if not self.visitor.needs_place:
-            self._store(acc, batch, row, col, consumer, held, end)
+            self._store(acc, batch, row, col, consumer, held, end, room)
         # Beyond the edge the last elements are read, which others may be writing: the result may be its own operand.
         elif self._begins_inside(row, col):
-            self._store(acc, batch, row, col, consumer, held, end)
+            self._store(acc, batch, row, col, consumer, held, end, room)
 
     def _begins_inside(self, row: Any, col: Any) -> nv.Bool:
         return (row < self.out.shape[-2]) & (col < self.out.shape[-1])
 
-    def _store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any, end: Any) -> None:
+    def _store(
+        self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any, end: Any,
+        room: tuple[nv.Bool, nv.Int] | None,
+    ) -> None:  # fmt: skip
         barrier = consumer + 1  # named barriers: 0 is the whole block's
         leader = nv.warpgroup_thread() == 0  # bulk groups belong to a thread: always the same one
         acc = self._visited(acc, (batch, row, col), consumer)
         pieces = self._pieces(acc)
         fill = self._filler(acc, (batch, row, col), held)
 
+        must_wait: Any = leader if room is None else leader & ~room[0]
         if leader:  # the pieces of the tile before have been read, long ago
             nv.bulk_wait_group(0, read=True)
         nv.named_barrier_sync(barrier, 128)
         for i, (top, left, width) in enumerate(pieces):
-            piece = self._piece(consumer * self.buffers + i % self.buffers, width)
+            place = self.stack[consumer * self.buffers + i % self.buffers].offset
+            if room is not None:
+                place = nv.select(room[0], nv.i32(room[1] + i * self.stack.stride), nv.i32(place))
+            piece = self._piece(place, width)
             fill(piece, i)
             nv.fence_proxy_async()
             if 1 < self.buffers <= i + 1 < len(pieces):
-                if leader:
+                if must_wait:
                     nv.bulk_wait_group(self.buffers - 2, read=True)  # the next piece's buffer is free
             nv.named_barrier_sync(barrier, 128)
-            waits = self.buffers == 1 and i + 1 < len(pieces)
-            self._send(piece, self._maps.get(width), batch, row + top, col + left, end, leader, waits)
-            if waits:
+            self._send(piece, self._maps.get(width), batch, row + top, col + left, end, leader)
+            if self.buffers == 1 and i + 1 < len(pieces):
+                if must_wait:
+                    nv.bulk_wait_group(0, read=True)
                 nv.named_barrier_sync(barrier, 128)
 
     def _send(
-        self, piece: nv.Tile, by: nv.TMA | None, batch: Any, row: Any, col: Any, end: Any, leader: Any, waits: bool
+        self, piece: nv.Tile, by: nv.TMA | None, batch: Any, row: Any, col: Any, end: Any, leader: Any
     ) -> None:
         """Store a piece whose first element is the sum at (``row``, ``col``), through the tensor map ``by``: the leader
-        of the warpgroup. ``waits``: until it has been read."""
+        of the warpgroup."""
         assert by is not None
         ragged = None if end is None else row + PIECE_ROWS > end
         if leader:
             by.store(piece, self._at(batch, row, col), predicate=None if ragged is None else ~ragged)
             nv.bulk_commit_group()
-            if waits:
-                nv.bulk_wait_group(0, read=True)
         if ragged is not None and ragged:
             self._copy_rows(piece, batch, row, col, end)
 

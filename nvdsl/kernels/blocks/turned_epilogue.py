@@ -27,9 +27,9 @@ class TurnedEpilogue(TmaEpilogue):
         most = 128 // self.dtype.bytes
         return [most] * (tile_n // most) + [tile_n % most] * (tile_n % most > 0)
 
-    def _piece(self, buffer: Any, width: int) -> nv.Tile:
+    def _piece(self, place: Any, width: int) -> nv.Tile:
         layout = nv.layout.TileLayout.of(width, PIECE_ROWS, self.dtype.bytes, 128)
-        return nv.Tile(layout, self.dtype, self.stack[buffer].offset)
+        return nv.Tile(layout, self.dtype, place)
 
     def _at(self, batch: Any, row: Any, col: Any) -> tuple[Any, ...]:
         return super()._at(batch, col, row)

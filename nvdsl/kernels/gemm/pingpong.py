@@ -39,6 +39,7 @@ def matmul(
     gemm = Gemm(a, b, out, operands, config, acc_dtype, a_major, b_major, epilogue_op, direct_store)
     tiles, epilogue = gemm.tiles, gemm.epilogue
 
+    roomy = epilogue.bytes(config.rows) <= gemm.a.bytes(config.stages * config.tile_m)
     step = nv.min(tiles.count, blocks // config.cluster)
 
     @nv.kernel(grid=step * config.cluster, block=config.threads, cluster=config.cluster, programmatic=True)
@@ -65,7 +66,9 @@ def matmul(
                 turns.pass_on(consumer, predicate=t + step < tiles.count)
                 mainloop.finish(last)
                 state = state.advance(mainloop.steps)
-                epilogue.store(acc, batch, row, col, consumer, held)
+                # Behind the last tile nobody loads any more, and of the other's tile before it no slot is left.
+                room = (t + step >= tiles.count) & (mainloop.steps >= config.stages), mainloop.a.stack.first.offset
+                epilogue.store(acc, batch, row, col, consumer, held, room=room if roomy else None)
                 batch, row, col = gemm.place(t + 2 * step, mainloop)
             epilogue.drain()
 

@@ -134,9 +134,11 @@ class ResidueEpilogue(DirectEpilogue):
 
     more: nv.Int
 
-    def _store(self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any, end: Any) -> None:
+    def _store(
+        self, acc: nv.Accumulator, batch: Any, row: Any, col: Any, consumer: Any, held: Any, end: Any, room: Any
+    ) -> None:
         end = self.out.shape[-2] - nv.select(batch < self.more, 0, 1)
-        super()._store(acc, batch, row, col, consumer, held, end)
+        super()._store(acc, batch, row, col, consumer, held, end, room)
 
 
 class ResidueGemm(Gemm):
