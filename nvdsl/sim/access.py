@@ -285,7 +285,8 @@ class Accessor:
         if writes:
             block.layouts.stored(offsets, self.size, self.tile, access)
         elif self.tile is not None:
-            block.layouts.check_swizzle(np.atleast_1d(offsets) // UNIT, self.tile[0], access)
+            raw = self.e.bytes if self.tile[1] < 0 else 0  # `memref.PLAIN`
+            block.layouts.check_swizzle(np.atleast_1d(offsets) // UNIT, self.tile[0], access, raw)
 
     def _compare_apart(self, w: Any, tracker: Any, offsets: Any, access: Access, what: str, writes: bool) -> None:
         """The active lanes know different things."""

@@ -98,17 +98,24 @@ class Layouts:
         if who is not None:
             self._writers[swizzle] = who
 
-    def check_swizzle(self, units: Any, swizzle: int, who: Access) -> None:
+    def check_swizzle(self, units: Any, swizzle: int, who: Access, size: int = 0) -> None:
         """Raise where one of the units was written by a swizzle that puts it elsewhere than the one by which it is
-        read. ``units``: of shared memory, in 16 bytes."""
+        read. ``units``: of shared memory, in 16 bytes. ``size``: of the elements that are read by addresses: other
+        than the tile's, they are a look at its memory."""
         if not self._writers.keys() - {swizzle}:
             return
         laid = self._swizzle[units]
         others = (laid != swizzle) & (laid != _NOBODY)
         for other in np.unique(laid[others]).tolist() if np.count_nonzero(others) else ():
             mine = units[laid == other] * UNIT
-            if (geometry.swizzled(mine, other) != geometry.swizzled(mine, swizzle)).any():
+            moved = mine[geometry.swizzled(mine, other) != geometry.swizzled(mine, swizzle)]
+            if moved.size and not (size and self._is_other(int(moved[0]), size)):
                 raise self._wrong_swizzle(swizzle, other, who, who.where)
+
+    def _is_other(self, address: int, size: int) -> bool:
+        """Whether elements of ``size`` bytes are none of the tile at an address."""
+        found = None if self._tiles is None else self._tiles.at(address)
+        return found is None or found[0].itemsize != size
 
     def _wrong_swizzle(self, swizzle: int, other: int, who: Access | str, at: Where | None) -> Any:
         first = self._writers.get(other)

@@ -150,12 +150,13 @@ def test_what_has_no_swizzle_is_not_judged():
 def by_hand(x, out, *, how):
     """A tile that TMA brought with a swizzle, read by addresses that the kernel computes."""
     x_tma = nv.TMA(x, tile=(16, 64), swizzle=128)
-    tables = nv.empty(8, nv.i32, arbitrary=True)
+    tables, raw = nv.empty(8, nv.i32, arbitrary=True), nv.empty(2048, nv.u8)
 
     @nv.kernel(grid=1, block=32)
     def body():
         tile, full, t = nv.smem((16, 64), x.dtype, swizzle=128), nv.Mbarriers(1, arrivals=1)[0], nv.lane_id()
         panel, flat = tile.panel(0), tile.panel(0, (16 * 64,))
+        bytes_of = tile.panel(0, (2048,), nv.u8)
         laid_out = nv.get_dynamic_shared_memory((16, 64), x.dtype.ir, tile.offset)
         if t == 0:
             full.arrive_expect_tx(tile.bytes)
@@ -174,6 +175,9 @@ def by_hand(x, out, *, how):
                 out[r, c] = laid_out[r, c]
             elif how == "vectors":
                 out.store_vector(panel.vector((r, c // 8 * 8), 8), (r, c // 8 * 8))
+            elif how == "bytes":
+                raw[i], raw[i + 1024] = bytes_of[i], bytes_of[i + 1024]
+                out[r, c] = tile[r, c]
             elif how == "xor":
                 out[r, c] = panel[r, c ^ (r % 8 * 8)]
             elif how == "table":
@@ -202,7 +206,7 @@ def test_addresses_without_the_swizzle(how, level):
 
 
 @pytest.mark.parametrize("level", sim.options.LEVELS)
-@pytest.mark.parametrize("how", ["xor", "table", "first row", "constants", "scratch", "memory as scratch"])
+@pytest.mark.parametrize("how", ["bytes", "xor", "table", "first row", "constants", "scratch", "memory as scratch"])
 def test_addresses_that_are_right(how, level):
     x = random((16, 64), nv.f16, seed=3)
     assert verdict(by_hand, x, out := np.zeros_like(x), how=how, options=sim.Options(level=level)) is None

@@ -34,11 +34,11 @@ PLAIN = (0, -1)
 
 def element_of(ref: Any, indices: list[Any]) -> tuple[int, ...] | None:
     """How an access finds its element: as `tile_of`, but `PLAIN` where a view is indexed by sums and products of ids.
-    Whoever applies a swizzle by hand has an XOR in the index, or a table."""
+    Whoever applies a swizzle by hand has an XOR in the index, or a table; who looks at memory lays out one axis."""
     made = defining(ref)
-    if made is not None and made.name == "memref.view" and _is_plain(indices) and _is_plain([made.operands[1]], False):
-        return PLAIN
-    return tile_of(ref)
+    if made is None or made.name != "memref.view" or len(indices) == 1 and VIEW not in made.attributes:
+        return tile_of(ref)
+    return PLAIN if _is_plain(indices) and _is_plain([made.operands[1]], False) else tile_of(ref)
 
 
 def _is_plain(values: list[Any], varies: bool = True) -> bool:
