@@ -31,6 +31,9 @@ _LONG_PART, _ENOUGH_BYTES, _ENOUGH_OF_SOFTMAX, _LONGEST_OF_SOFTMAX = 16_384, 120
 """Of a row, that a block has from which on threads have more, that a thread has where an SM has three blocks, and that
 one of three blocks of softmax has at most."""
 
+_HELD_PART, _HELD_LANES = 32_768, 256
+"""Of a row that is only read, that registers of so many threads hold."""
+
 _LAST_BYTES, _WHOLE_LANES = 122_880, 256
 """Of a row, from which on four blocks of so many threads share it where they wait once: it fills their accesses."""
 
@@ -107,7 +110,7 @@ def choose(
         lanes = _WHOLE_LANES
     elif several:
         lanes = _of_several(each, _ENOUGH_BYTES if moments or ragged else _ENOUGH_OF_SOFTMAX)
-    short = arrays == 1 and (lanes == 32 or not written and each <= _LONG_PART)
+    short = arrays == 1 and (lanes == 32 or not written and each <= _HELD_PART)
     if short:  # a warp waits for no other one, or nothing is written: registers are as good
         shared = wide > grain
     else:
@@ -146,7 +149,7 @@ def _lanes(size: int, each: int, written: bool, ragged: bool) -> int:
     part = _LANE_BYTES
     if not written:
         if each > _LONG_PART:
-            return _of_several(each, _ENOUGH_BYTES)
+            return _HELD_LANES if each <= _HELD_PART and not ragged else _of_several(each, _ENOUGH_BYTES)
         part = _READ_BYTES
     elif ragged and each > _LONG_PART:
         part = _READ_BYTES
