@@ -99,10 +99,11 @@ def choose(
     if whole:
         cluster = 4
     each = nv.cdiv(size, cluster)
-    lanes = _lanes(size, each, written, ragged)
+    waits_once = passes == 2 and (beside > 0 or arrays > 1)  # threads without a part wait once
+    lanes = _lanes(size, each, written, ragged, not waits_once)
     if lanes == _LANES[0][1]:  # at most as many as have an access
         lanes = min(lanes, 1 << (nv.cdiv(cols, wide) - 1).bit_length())
-    if passes == 2 and (beside or arrays > 1) and lanes > ALONE:  # threads without a part wait once alone
+    if waits_once and lanes > ALONE:
         lanes = 1 << (lanes - 1).bit_length()
     long = not moments and each > _LONGEST_OF_SOFTMAX
     several = cluster == 2 and (once and not long or ragged and written and arrays == 1)
@@ -129,6 +130,8 @@ def choose(
     threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside, written)
     if (several or whole) and passes < 4:
         most = _REGISTERS_AHEAD if ragged and passes == 2 and itemsize > 2 else _SHARED_AHEAD
+        if ragged and moments and beside == 1 and size > _BLOCK_BYTES:
+            most = _CLUSTER_AHEAD
         threads, ahead = _SM_THREADS[1][1], most // beside if beside else 0
     if whole:
         threads = 3 * _WHOLE_LANES
@@ -140,9 +143,9 @@ def choose(
     return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals, apart=apart)
 
 
-def _lanes(size: int, each: int, written: bool, ragged: bool) -> int:
+def _lanes(size: int, each: int, written: bool, ragged: bool, twice: bool) -> int:
     """For rows of ``size`` bytes, of which a block has ``each``: a multiple of a warp, so that rows of no power of two
-    leave few threads without a part of them."""
+    leave few threads without a part of them. ``twice``: they wait for each other more than once."""
     for most, lanes in _LANES:
         if size <= most:
             return lanes
@@ -151,7 +154,7 @@ def _lanes(size: int, each: int, written: bool, ragged: bool) -> int:
         if each > _LONG_PART:
             return _HELD_LANES if each <= _HELD_PART and not ragged else _of_several(each, _ENOUGH_BYTES)
         part = _READ_BYTES
-    elif ragged and each > _LONG_PART:
+    elif ragged and (twice or each > _LONG_PART):
         part = _READ_BYTES
     elif ragged:  # whose ends take registers, so that threads are few
         return max(each // (part * 32) * 32, ALONE)
