@@ -10,6 +10,7 @@ from nvdsl.kernels.rows.apart import One
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exponentials import Exponentials
 from nvdsl.kernels.rows.row import Matrix, Parts, PerRow, Row, grid
+from nvdsl.kernels.rows.staged import Elements
 
 Number = nv.Shaped[nv.Array, "one"]
 
@@ -49,7 +50,7 @@ def cross_entropy(
         row = Row.of_group(x, config)
         number = row.number(labels)  # it comes with the row
         (given,) = row.read(x, missing=float("-inf"), policy=streams.policy(x) if gradient is None else None)
-        label = Label.of(row, x, number, ignored)
+        label = Label.of(row, x, given, number, ignored)
         whole = [lambda total, step: total + row.only(step, given(step))] if smooth else []
         found = Exponentials.of(row, given, *whole)
         lse = found.highest + found.logarithm
@@ -103,7 +104,7 @@ def cross_entropy_backward(
         row = Row.of_group(x, config)
         number, factor, highest = row.number(labels), nv.f32(row.number(dloss)), row.number(lse)
         (given,) = row.read(x, missing=float("-inf"))
-        label = Label.of(row, x, number, ignored)
+        label = Label.of(row, x, given, number, ignored)
         if counted is not None:
             nv.griddep_wait()
             factor = factor / counted[0]
@@ -127,13 +128,15 @@ class Label:
     logit: Any
 
     @staticmethod
-    def of(row: Row, x: nv.Array, number: Any, ignored: Any) -> "Label":
+    def of(row: Row, x: nv.Array, given: Elements, number: Any, ignored: Any) -> "Label":
         number = nv.i64(number)
         exists = row.exists and number >= 0 and number < nv.i64(row.cols)
         column, logit = nv.i32(number), nv.f32(0.0)
         behind = column - row.first
         is_mine = exists and behind >= 0 and column < row.end and behind % row.config.width < row.config.wide
-        if is_mine:
+        if given.find is not None:
+            logit = nv.f32(given.find(nv.where(is_mine, behind, 0)))
+        elif is_mine:
             logit = nv.f32(x[row.index, column])
         tells = is_mine or row.exists and row.leads and not exists
         return Label(number != nv.i64(ignored), exists, is_mine, tells, column, logit)

@@ -27,10 +27,12 @@ def widened(part: Any) -> Any:
 
 @dataclass(frozen=True)
 class Elements:
-    """This thread's elements of a row in f32, access by access. ``stored``: as memory has them."""
+    """This thread's elements of a row in f32, access by access. ``stored``: as memory has them. ``find``: where shared
+    memory has all of them, the one so many columns behind the thread's first one."""
 
     stored: Callable[[int], Any]
     dtype: nv.DType
+    find: Callable[[nv.Int], Any] | None = None
 
     def __call__(self, step: int) -> Any:
         return widened(self.stored(step))
@@ -203,6 +205,7 @@ class Staged:
                 arrived(step)
                 return memory.vector(self._place(slot, step), self.config.wide)
 
-            return Elements(read, memory.dtype)
+            find = lambda behind: memory[self._place(slot, 0) + behind]  # noqa: E731
+            return Elements(read, memory.dtype, find if pending[0] in come else None)
 
         return [reader(memory) for memory in self.memory]
