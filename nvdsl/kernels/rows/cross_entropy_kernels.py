@@ -48,13 +48,13 @@ def cross_entropy(
     )  # fmt: skip
     def kernel() -> None:
         row = Row.of_group(x, config)
-        number = row.number(labels)  # it comes with the row
-        (given,) = row.read(x, missing=float("-inf"), policy=streams.policy(x) if gradient is None else None)
-        label = Label.of(row, x, given, number, ignored)
+        policy, numbers = streams.policy(x) if gradient is None else None, Numbers(row, labels)
+        (given,) = row.read(x, missing=float("-inf"), meanwhile=numbers.load, policy=policy)
+        label = Label.of(row, x, given, numbers.loaded[0], ignored)
         whole = [lambda total, step: total + row.only(step, given(step))] if smooth else []
         found = Exponentials.of(row, given, *whole)
         lse = found.highest + found.logarithm
-        loss = lse - label.logit
+        loss = lse - label.logit()
         if smooth:
             loss = (1.0 - smoothing) * loss + smoothing * (lse - found.sums[0] / nv.f32(cols))
         loss = loss + z_loss * lse * lse
@@ -102,9 +102,10 @@ def cross_entropy_backward(
     )  # fmt: skip
     def kernel() -> None:
         row = Row.of_group(x, config)
-        number, factor, highest = row.number(labels), nv.f32(row.number(dloss)), row.number(lse)
-        (given,) = row.read(x, missing=float("-inf"))
-        label = Label.of(row, x, given, number, ignored)
+        numbers = Numbers(row, labels, dloss, lse)
+        (given,) = row.read(x, missing=float("-inf"), meanwhile=numbers.load)
+        number, slope, highest = numbers.loaded
+        label, factor = Label.of(row, x, given, number, ignored), nv.f32(slope)
         if counted is not None:
             nv.griddep_wait()
             factor = factor / counted[0]
@@ -114,32 +115,43 @@ def cross_entropy_backward(
     kernel()
 
 
+class Numbers:
+    """Numbers of a row. ``load``: what `Row.read` calls when the row's copies are on their way; before them, they would
+    be waited for first where copies stand behind branches."""
+
+    def __init__(self, row: Row, *arrays: nv.Array) -> None:
+        self.row, self.arrays = row, arrays
+        self.loaded: list[Any] = []
+
+    def load(self) -> None:
+        self.loaded = [self.row.number(x) for x in self.arrays]
+
+
 @dataclass(frozen=True)
 class Label:
     """The label of a row, and its logit in the thread in whose part it lies (``is_mine``). That one alone reads the
     logit, since it overwrites it with a gradient while others are still at work, and so it tells the loss (``tells``);
-    of a row without such a label the first thread does."""
+    of a row without such a label the first thread does. ``logit``: called when all of the row has come."""
 
     kept: Any
     exists: Any
     is_mine: Any
     tells: Any
     column: Any
-    logit: Any
+    logit: Callable[[], Any]
 
     @staticmethod
     def of(row: Row, x: nv.Array, given: Elements, number: Any, ignored: Any) -> "Label":
         number = nv.i64(number)
         exists = row.exists and number >= 0 and number < nv.i64(row.cols)
-        column, logit = nv.i32(number), nv.f32(0.0)
+        column, logit, find = nv.i32(number), nv.f32(0.0), given.find
         behind = column - row.first
         is_mine = exists and behind >= 0 and column < row.end and behind % row.config.width < row.config.wide
-        if given.find is not None:
-            logit = nv.f32(given.find(nv.where(is_mine, behind, 0)))
-        elif is_mine:
+        if find is None and is_mine:
             logit = nv.f32(x[row.index, column])
         tells = is_mine or row.exists and row.leads and not exists
-        return Label(number != nv.i64(ignored), exists, is_mine, tells, column, logit)
+        kept, place = number != nv.i64(ignored), nv.where(is_mine, behind, 0)
+        return Label(kept, exists, is_mine, tells, column, lambda: nv.f32(find(place)) if find else logit)
 
     def valid(self, value: Any) -> Any:
         """``value``; 0 where the row is ignored, NaN where there is no such column."""
@@ -164,7 +176,7 @@ def _write_gradient(
     less = factor if smoothing is None else factor * (1.0 - smoothing)
     evenly = 0.0 if smoothing is None else factor * smoothing / nv.f32(row.cols)
     share = scale * more
-    own = nv.math.exp_approx(label.logit - lse) * more - evenly
+    own = nv.math.exp_approx(label.logit() - lse) * more - evenly
     one = One(label.is_mine, label.column, nv.where(label.kept, own, 0.0) - less)
     row.write(out, lambda step: nv.where(label.kept, made(step) * share - evenly, 0.0), one)
 

@@ -27,8 +27,8 @@ def widened(part: Any) -> Any:
 
 @dataclass(frozen=True)
 class Elements:
-    """This thread's elements of a row in f32, access by access. ``stored``: as memory has them. ``find``: where shared
-    memory has all of them, the one so many columns behind the thread's first one."""
+    """This thread's elements of a row in f32, access by access. ``stored``: as memory has them. ``find``: in shared
+    memory, when all of them have come, the one so many columns behind the thread's first one."""
 
     stored: Callable[[int], Any]
     dtype: nv.DType
@@ -206,6 +206,6 @@ class Staged:
                 return memory.vector(self._place(slot, step), self.config.wide)
 
             find = lambda behind: memory[self._place(slot, 0) + behind]  # noqa: E731
-            return Elements(read, memory.dtype, find if pending[0] in come else None)
+            return Elements(read, memory.dtype, find)
 
         return [reader(memory) for memory in self.memory]
