@@ -1,7 +1,8 @@
 """Global memory that blocks tell each other about: loads that acquire, stores that release. And what is read soon.
 
-PTX ISA, ``ld.acquire``, ``st.release``, "Memory Consistency Model"; ``prefetch``. What a thread wrote before a release
-is known to who reads the released value with an acquire; within a block, barriers hand that on to the other threads.
+PTX ISA, ``ld.acquire``, ``st.release``, "Memory Consistency Model"; ``prefetch``, ``cp.async.bulk.prefetch``. What a
+thread wrote before a release is known to who reads the released value with an acquire; within a block, barriers hand
+that on to the other threads.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from nvdsl.errors import trace_error
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm, nvvm
-from nvdsl.ops.pointer import GLOBAL, element_address
+from nvdsl.ops.pointer import GLOBAL, element_address, i32
 from nvdsl.values.traced import Value, stored, wrap
 from nvdsl.values.typing import Coords, Int, Number, Pointer
 
@@ -57,6 +58,12 @@ def store_release(array: Array, key: Int, value: Number, *, scope: str = "gpu") 
 def prefetch(array: Array, key: Coords) -> None:
     """Bring the line of ``array[key]``, in global memory, into L2 (``prefetch.global.L2``). Nothing waits for it."""
     nvvm.prefetch(element_address(array, key, array.strides, GLOBAL), cache_level=nvvm.PrefetchCacheLevel.L2)
+
+
+def bulk_prefetch(array: Array, key: Coords, bytes: Int) -> None:
+    """Bring ``bytes`` bytes, from ``array[key]`` in global memory on, into L2 (``cp.async.bulk.prefetch.L2``), for each
+    thread that comes here. Nothing waits for it. Number and address are multiples of 16, and all lies in the array."""
+    nvvm.cp_async_bulk_prefetch(element_address(array, key, array.strides, GLOBAL), i32(bytes))
 
 
 def _element(array: Array, key: Int) -> Pointer:

@@ -8,7 +8,7 @@ _READS = {
     "memref.load", "vector.load", "memref.dim", "nvgpu.tma.async.load", "nvgpu.tma.prefetch.descriptor",
     "nvgpu.warpgroup.generate.descriptor", "nvgpu.device_async_copy", "memref.prefetch",
     "nvvm.cp.async.bulk.tensor.shared.cluster.global", "nvvm.cp.async.bulk.tensor.prefetch",
-    "nvvm.prefetch", "nvvm.cp.async.bulk.shared.cluster.global", "llvm.load",
+    "nvvm.prefetch", "nvvm.cp.async.bulk.prefetch", "nvvm.cp.async.bulk.shared.cluster.global", "llvm.load",
 }  # fmt: skip
 _VIEWS = {
     "memref.cast", "memref.subview", "memref.reinterpret_cast", "memref.collapse_shape",

@@ -8,7 +8,7 @@ from nvdsl import sim
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import arith, llvm, memref, vector
-from nvdsl.ops import pointer, tma
+from nvdsl.ops import memory, pointer, tma
 from nvdsl.sim import boxes
 from nvdsl.values.traced import const
 from tests.sim import orders_global
@@ -212,6 +212,23 @@ def test_a_line_stays_in_its_array():
 
 
 @nv.jit
+def later(x, *, start, size):
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        if nv.thread_id.x == 0:
+            memory.bulk_prefetch(x, (1, start), size)
+
+    kernel()
+
+
+def test_a_prefetch_of_bytes_has_the_rules_of_a_copy():
+    assert verdict(later, zeros(2, 64), start=4, size=240) is None
+    error = verdict(later, zeros(2, 64), start=4, size=256)
+    assert error.kind == "out-of-bounds" and "bulk prefetch" in str(error) and "of 256 bytes" in str(error)
+    assert verdict(later, zeros(2, 64), start=2, size=16).kind == "misaligned"
+
+
+@nv.jit
 def chosen(x, y, out):
     @nv.kernel(grid=1, block=32)
     def kernel():
@@ -232,7 +249,6 @@ def test_lanes_may_choose_among_arrays():
         first, t = np.arange(32) % 8 < 4, np.arange(32)
         assert (x == t + 2 * first).all() and (y == 100 + t + 2 * ~first).all()
         assert (out == np.where(t[:, None] % 2 == 0, x.reshape(-1, 4)[t // 4], y.reshape(-1, 4)[t // 4])).all()
-
 
 
 @nv.jit

@@ -195,7 +195,7 @@ def _setmaxregister(d: Decoder, op: Any) -> Any:
 # --- fences
 
 
-@op("nvvm.prefetch", "nvvm.cp.async.bulk.prefetch")
+@op("nvvm.prefetch")
 def _nothing(d: Decoder, op: Any) -> None:
     return None
 

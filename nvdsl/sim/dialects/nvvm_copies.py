@@ -72,6 +72,21 @@ def _bulk_load(d: Decoder, op: Any) -> Any:
     return step
 
 
+@op("nvvm.cp.async.bulk.prefetch")
+def _bulk_prefetch(d: Decoder, op: Any) -> Any:
+    """It moves nothing that a kernel could see, but its bytes have a copy's rules."""
+    src, size = d.named(op, "srcMem", "size")
+    at = where(op)
+
+    def step(v: Frame) -> None:
+        w = v[0]
+        for lane in w.active_lanes():
+            line = boxes.Line(copies.uniform(v[src], w, lane), copies.uniform(v[size], w, lane))
+            line.check(w.machine, 0, Access(w.name, "bulk prefetch", "prefetch", at), "prefetch")
+
+    return step
+
+
 @op("nvvm.cp.async.bulk.global.shared.cta")
 def _bulk_store(d: Decoder, op: Any) -> Any:
     dst, src, size = d.named(op, "dstMem", "srcMem", "size")

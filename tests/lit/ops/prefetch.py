@@ -1,6 +1,6 @@
 # RUN: %python %s | FileCheck %s
 
-"""memory.prefetch: the cache line of an element into L2, nothing into registers."""
+"""memory.prefetch, memory.bulk_prefetch: a cache line, or as many bytes, into L2, nothing into registers."""
 
 from show import array, show
 
@@ -16,6 +16,9 @@ def host(x):
     def kernel():
         memory.prefetch(x, (3, nv.thread_id.x * 16))
         # CHECK: nvvm.prefetch level = L2, %{{.*}} (line [[# @LINE - 1]])
+        if nv.thread_id.x == 0:
+            memory.bulk_prefetch(x, (nv.block_id.x, 8), 2032)
+            # CHECK: nvvm.cp.async.bulk.prefetch %{{.*}}, %{{.*}} (line [[# @LINE - 1]])
 
     kernel()
 
@@ -23,3 +26,4 @@ def host(x):
 # CHECK-LABEL: .entry kernel
 # CHECK-NOT: ld.global
 # CHECK: prefetch.global.L2 [%rd{{[0-9]+}}+6144];
+# CHECK: cp.async.bulk.prefetch.L2.global [%rd{{[0-9]+}}], {{%r[0-9]+|2032}};

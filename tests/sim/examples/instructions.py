@@ -158,6 +158,7 @@ def _flags(k):
 
 
 example("ops.memory.prefetch")(lambda k: memory.prefetch(k.x, (k.t,)))
+example("ops.memory.bulk_prefetch")(lambda k: memory.bulk_prefetch(k.x, (4 * (k.t % 4),), 16))
 
 # --- ops.pointer, ops.ptx
 
