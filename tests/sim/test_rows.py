@@ -39,6 +39,7 @@ def test_rows_of_any_length(shape, dtype):
 )
 def test_weights_that_are_copied_for_rows_that_begin_anywhere(shape, dtype, room, monkeypatch):
     monkeypatch.setattr(argument, "_MANY", 1)
+    monkeypatch.setattr(choose, "_LATER_BYTES", 2000)  # so that L2 is asked for some of these few rows
     monkeypatch.setattr(beside, "_SHARED_BY_BLOCKS", room)  # of L1: beside a bias, half of the last case's copies fit
     check(shape, dtype, parameters=np.float32 if dtype is np.float16 else dtype)
 
@@ -126,8 +127,8 @@ CONFIGS = [
     RowsConfig(2, 128, 2, 1, 0),
     RowsConfig(4, 16, 1, 2, 0, "memory"),
     RowsConfig(4, 8, 1, 2, 0, "shared"),
-    RowsConfig(4, 64, 1, 2, 1, "shared"),
-    RowsConfig(4, 128, 2, 2, 0, "shared", arrivals=2),
+    RowsConfig(4, 64, 1, 2, 1, "shared", later=1),
+    RowsConfig(4, 128, 2, 2, 0, "shared", arrivals=2, later=1000),
 ]
 
 

@@ -59,8 +59,13 @@ memory does, and where a cluster shares the longest rows."""
 
 _BLOCKS_OF_AN_SM = 32
 
+_LATER_BYTES = 5 << 20
+"""Of rows: so far behind a row lies the one that L2 is asked for. Memory reads them in 2.5 us, its latency twice; from
+10 MB on L2 throws out again what it was asked for."""
+
 _FRAMED = 256
 """Bytes of a row from which on it is taken by accesses that begin before it."""
+
 
 def choose(
     cols: int,
@@ -90,12 +95,10 @@ def choose(
     cluster = min(1 << max(nv.cdiv(size * arrays, _BLOCK_BYTES) - 1, 0).bit_length(), MOST_BLOCKS)
     ragged = framed and wide > grain
     moments = passes == 3 and beside > 0 and arrays == 1 and written and itemsize < 4
-    if moments and cluster == 1 and _BLOCK_BYTES // 2 < size < _BLOCK_BYTES:
-        cluster = 2  # they are merged, and its blocks wait once
-    once = moments or passes == 2 and beside == 0 and arrays == 1 and written  # softmax: so are its sums
-    if once and not moments and size == _BLOCK_BYTES:
-        cluster = 2
-    whole = once and _LAST_BYTES < size <= 2 * _BLOCK_BYTES
+    once = moments or passes == 2 and beside == 0 and arrays == 1 and written  # softmax: its sums are merged, too
+    if once and cluster == 1 and _BLOCK_BYTES // 2 < size and not (moments and size == _BLOCK_BYTES):
+        cluster = 2  # its blocks wait once
+    whole = once and not moments and _LAST_BYTES < size <= 2 * _BLOCK_BYTES
     if whole:
         cluster = 4
     each = nv.cdiv(size, cluster)
@@ -122,10 +125,12 @@ def choose(
     config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, alone=alone, grain=grain))
     if framed and (shared or wide > grain):
         config = framed_by(cols, config, itemsize, multiple)
+    same = (smallest or itemsize) == itemsize and (framed or grain == widest)  # accesses of 16 bytes from one on
+    later = _LATER_BYTES if written and same else 0
     if not shared:
-        ahead = _REGISTERS_AHEAD if beside else 0
-        few = arrays * config.steps * wide <= _REGISTERS
-        return replace(config, ahead=ahead) if few else replace(config, keep="memory")
+        if arrays * config.steps * wide > _REGISTERS:
+            return replace(config, keep="memory")
+        return replace(config, ahead=_REGISTERS_AHEAD if beside else 0, later=later if lanes == 32 else 0)
     taken = arrays * config.groups * config.part * itemsize
     threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside, written)
     if (several or whole) and passes < 4:
@@ -140,7 +145,9 @@ def choose(
         return replace(config, keep="memory")
     piecewise = beside and passes == 3 or once and (several or cluster > 2) and config.steps <= _FEW_ARRIVALS
     arrivals = config.steps if piecewise and cluster > 1 else 1
-    return replace(config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals, apart=apart)
+    return replace(
+        config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals, apart=apart, later=later
+    )
 
 
 def _lanes(size: int, each: int, written: bool, ragged: bool, twice: bool) -> int:

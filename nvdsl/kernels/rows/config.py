@@ -49,7 +49,8 @@ class RowsConfig:
     ``ahead``: bytes of each row for all rows, a weight say, that a thread loads ahead of their use. ``arrivals``: in so
     many groups copies to shared memory are waited for. ``alone``: a row that a warp has has a block of its own.
     ``copies``: bytes of an access to copies of rows for all rows; 0 where there are none. ``apart``: rows that are
-    written begin elsewhere behind 16 bytes than those that are read."""
+    written begin elsewhere behind 16 bytes than those that are read. ``later``: L2 is asked for the row so many bytes
+    of rows behind, which a block takes that begins later; 0: for none."""
 
     wide: int
     lanes: int
@@ -67,6 +68,7 @@ class RowsConfig:
     weights: bool = False
     copies: int = 0
     apart: bool = False
+    later: int = 0
 
     @property
     def slack(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
-from nvdsl.kernels.rows import apart, ends, streams
+from nvdsl.kernels.rows import apart, ends, later, streams
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
 from nvdsl.kernels.rows.staged import Elements, Staged, group_of, joined, lane_of, widened
@@ -39,17 +39,20 @@ class Row:
         self.exchange: Exchange | None = None
         self.staged: Staged | None = None
         self.exists = config.groups == 1 or index < x.shape[0]
-        begin, self.end = nv.i32(0), self.cols
-        self.before = before = nv.i32(0)
-        if config.frame:  # a power of two: what the row's start is behind a multiple of it
-            self.before = before = nv.i32(index) % config.frame * (nv.i32(x.strides[0]) % config.frame) % config.frame
+        begin, self.end, self.each = nv.i32(0), self.cols, self.cols + config.slack
+        self.before = before = self.before_of(x, index)
         if config.cluster > 1:
-            each = nv.cdiv(self.cols + config.slack, config.cluster * config.unit) * config.unit
-            begin = nv.min(nv.cluster_rank() * each, self.cols + config.slack)
-            self.end = nv.min(begin + each - before, self.cols)
+            self.each = nv.cdiv(self.cols + config.slack, config.cluster * config.unit) * config.unit
+            begin = nv.min(nv.cluster_rank() * self.each, self.cols + config.slack)
+            self.end = nv.min(begin + self.each - before, self.cols)
         self.origin = begin - before
         self.first = self.origin + lane_of(config) * config.wide
         self.leads = begin + lane_of(config) * config.wide == 0
+
+    def before_of(self, x: nv.Array, index: nv.Int) -> Any:
+        """What the start of a row is behind a multiple of the frame, which is a power of two."""
+        frame = self.config.frame
+        return nv.i32(index) % frame * (nv.i32(x.strides[0]) % frame) % frame if frame else nv.i32(0)
 
     @staticmethod
     def of_group(x: nv.Array, config: RowsConfig) -> Row:
@@ -129,6 +132,8 @@ class Row:
             loaded = staged.fetch(self, missing=missing)
         elif self.config.keep == "registers":
             held = [[self._load(x, missing, step, policy) for step in range(self.config.steps)] for x in arrays]
+        if self.config.later:
+            later.ask(self, arrays)
         meanwhile()
         if staged is not None:
             staged.settle(self, loaded, missing=missing)

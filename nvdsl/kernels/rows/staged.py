@@ -205,7 +205,10 @@ class Staged:
                 arrived(step)
                 return memory.vector(self._place(slot, step), self.config.wide)
 
-            find = lambda behind: memory[self._place(slot, 0) + behind]  # noqa: E731
+            def find(behind: nv.Int) -> Any:
+                arrived(self.config.steps - 1)
+                return memory[self._place(slot, 0) + behind]
+
             return Elements(read, memory.dtype, find)
 
         return [reader(memory) for memory in self.memory]
