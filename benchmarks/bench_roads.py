@@ -35,6 +35,7 @@ def possible(problem: Workload) -> list[Product]:
     found = {
         "simple": products <= 1 << 24,
         "by_warps": tiles * slices <= 1 << 14,
+        "by_vectors": products < 1 << 33,
         "by_strips 16": problem.k <= 1024 and not large,
         "by_strips 32": problem.k <= 512 and not large,
         "by_runs": problem.k <= flat.MOST,

@@ -37,7 +37,7 @@ COMMON = (
 """What is good for many products: of so many, these lose the least on random shapes of all layouts in the model
 (`benchmarks/common_configs.py`). Each configuration is compiled on its own, so products of many sizes share a
 few."""
-OTHERS, OTHERS_ALONG_K = {16: 3, 8: 7, 32: 4}, 8
+OTHERS, OTHERS_ALONG_K = {16: 2, 8: 7, 32: 4}, 7
 """How many more a process compiles for products of a type (of so many bits) and layout that have no good one among the
 common ones; and so many more where K is contiguous in both operands, as then there are fewer other kernels. With all
 these, 1,000 shapes take at most 40 compilations."""

@@ -20,7 +20,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.kernels.blocks.elementwise import Elementwise
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import flat, residues, roads, short, simple, small
+from nvdsl.kernels.gemm import flat, residues, roads, short, simple, small, small_words
 from nvdsl.kernels.gemm.binding import bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
@@ -97,7 +97,8 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
     few, rows = min(m, n) <= residues.NARROW, RESIDUES_K
     if few and n <= m:
         rows = RESIDUES_PAIRS if problem.a.dtype.bits == 16 and k % 2 == 0 else RESIDUES_NARROW
-    if _is_large_off_grid(problem, RESIDUES if few else RESIDUES_WIDE, rows):
+    large = _is_large_off_grid(problem, RESIDUES if few else RESIDUES_WIDE, rows)
+    if large and (problem.a.dtype.bits != 16 or sim.wanted(target)):
         yield roads.by_residues
     words = _is_large_off_grid(problem, REALIGNED, REALIGNED_K)
     given, (problem, _) = problem, roads.upright(problem)
@@ -110,7 +111,7 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
     elif bits <= 16 and sim.wanted(target):
         yield from _simulated(problem, seen)
     elif bits == 16:
-        yield from (roads.ROADS[name] for name in fastest(problem, seen, threads))
+        yield from (roads.ROADS[name] for name in fastest(problem, seen, threads, large))
     elif bits == 8:
         yield from _of_bytes(problem, seen)
     if bits != 16 and words:
@@ -119,8 +120,9 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
         yield roads.by_threads
 
 
-def fastest(problem: GemmProblem, seen: Seen, threads: bool) -> list[str]:
-    """The roads of a product of 16-bit types, the fastest first. ``threads``: whether threads that load are one."""
+def fastest(problem: GemmProblem, seen: Seen, threads: bool, large: bool = False) -> list[str]:
+    """The roads of a product of 16-bit types, the fastest first. ``threads``: whether threads that load are one;
+    ``large``: whether an operand off TMA's grid is."""
     m, n, k = problem.sizes
     products, of_f32 = problem.batches * m * n * k, problem.acc_dtype == nv.f32
     work = problem.batches * small.tiles(m, n) * nv.cdiv(k, small.SLICE)
@@ -131,7 +133,9 @@ def fastest(problem: GemmProblem, seen: Seen, threads: bool) -> list[str]:
     possible = {
         "simple": products <= BY_ELEMENTS,
         "by_warps": of_f32 and work <= BY_WARPS,
+        "by_vectors": small_words.takes(problem),
         "by_threads": threads,
+        "by_residues": large,
         "by_strips 16": strips,
         "by_strips 32": strips and not runs,
         "by_runs": of_f32 and runs and flat.holds(k, problem.a.dtype),

@@ -67,10 +67,10 @@ def config(m: int, n: int, dtype: nv.DType, residues: int, sms: int) -> Config |
     return with_stages(tile, dtype, "k")
 
 
-def period(k: int, bytes: int) -> int:
+def period(k: Any, bytes: int) -> Any:
     """Rows of ``k`` elements from one to the next of the same residue."""
     pitch = k * bytes
-    return VECTOR // min(pitch & -pitch, VECTOR)
+    return VECTOR // nv.min(pitch & -pitch, VECTOR)
 
 
 class ResidueOperand(TmaOperand):
@@ -204,7 +204,7 @@ def matmul(
     config = replace(config, tile_k=LINE // a.dtype.bytes)
     bytes, (n, k), (m, _), (down, right) = a.dtype.bytes, b.shape, out.shape, out.strides
     grid, pitch = VECTOR // bytes, k * bytes
-    residues = VECTOR // nv.min(pitch & -pitch, VECTOR)
+    residues = period(k, bytes)
     step, rows, more = k % grid, m // residues, m % residues
 
     def seen(count: nv.Int, rows: nv.Int) -> nv.Array:

@@ -16,7 +16,7 @@ from nvdsl import sim
 from nvdsl.kernels.blocks.either_epilogue import EITHER
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.blocks.realigned import VECTOR, WORDS
-from nvdsl.kernels.gemm import flat, gathered, gemv, gemv_words, realigned, residues, short, small
+from nvdsl.kernels.gemm import flat, gathered, gemv, gemv_words, realigned, residues, short, small, small_words
 from nvdsl.kernels.gemm import simple as by_elements
 from nvdsl.kernels.gemm.binding import AXES, bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
@@ -104,6 +104,23 @@ def by_warps(problem: GemmProblem, finish: LinearCombination, options: Options, 
     axes, gathers = {"a": "mk", "b": "nk", "out": "mn"}, dict.fromkeys("ab", int(all(_near(arrays[x]) for x in "ab")))
     return bind(
         problem, finish, small.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned,
+    )  # fmt: skip
+
+
+def by_vectors(
+    problem: GemmProblem, finish: LinearCombination, options: Options, target: str | None
+) -> BoundKernel | None:
+    """The same of rows off the grid of 16 bytes. The larger operand is A, of which more is read at a time."""
+    problem, turned = larger_first(problem)
+    a, b = problem.a, problem.b.transposed
+    if not small_words.takes(problem):
+        return None
+    arrays = {"a": a, "a words": _run(words_of(a)), "b": b, "b words": _run(words_of(b)), "out": problem.out}
+    axes = {"a": "mk", "a words": "vw", "b": "nk", "b words": "ux", "out": "mn"}
+    options = options | {"split": small_words.split(*problem.sizes, sms(target)), "sms": sms(target)}
+    return bind(
+        problem, finish, small_words.matmul, options, arrays, axes, vectors=["a words", "b words"], with_batch=True,
+        turned=turned,
     )  # fmt: skip
 
 
@@ -256,9 +273,11 @@ def tensor_cores(
 ROADS: Mapping[str, Road] = {
     "simple": simple,
     "by_warps": by_warps,
+    "by_vectors": by_vectors,
     **{f"by_strips {part}": functools.partial(by_strips, part=part) for part in (short.SMALL_PART, short.PART)},
     "by_runs": by_runs,
     "by_threads": by_threads,
+    "by_residues": by_residues,
     "tensor_cores": tensor_cores,
 }
 """Those of products of 16-bit types, by the names that `estimates` has for them."""

@@ -15,10 +15,13 @@ rows are aligned, a lane takes eight neighbours; else neighbouring lanes take ne
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
+from nvdsl.kernels.blocks.divisor import Divisor
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.gemm.gemv import batch_of, exponent
@@ -35,8 +38,8 @@ EACH = SLICE // 4
 """Elements along K of a lane: four lanes have those of a row."""
 AHEAD, ALONE = 2, 1
 """Slices that a warp asks for before it multiplies one; and where elements are read one by one."""
-PADDING = 8
-"""Columns beside those of a tile in shared memory: rows lie in different banks."""
+PADDING = 3
+"""Columns beside those of a tile in shared memory: neighbours of a row, and of a column, lie in different banks."""
 AT_ONCE = 4
 """Elements of the result that a thread adds up at a time."""
 ROUNDS, SPLIT = 2, 8
@@ -80,11 +83,66 @@ def matmul(
 ) -> None:
     """out[batch, M, N] = a[batch, M, K] @ b[batch, N, K] transposed, of 8 or 16 bits, with any strides and sums of 32.
     An operand of one batch serves all. ``split``: blocks of a cluster, each with a part of K."""
-    (batches, m, n), k = out.shape, a.shape[2]
-    vectors = lie_at(EACH, a, b)
-    each = nv.cdiv(nv.cdiv(k, SLICE), split)  # slices of a block
+    (_, m, n), k = out.shape, a.shape[2]
+    vectors, dtypes = lie_at(EACH, a, b), (a.dtype, b.dtype, acc_dtype)
+
+    def summed(part: Part) -> list[Any]:
+        rows = [(batch_of(a, part.batch), nv.min(row, m - 1)) for row in part.rows]
+        cols = [(batch_of(b, part.batch), nv.min(col, n - 1)) for col in part.cols]
+        places = [(a, at) for at in rows] + [(b, at) for at in cols]
+
+        def read(by: Any) -> Any:
+            return lambda x: by(places, x * SLICE, nv.select(x < part.end, k, 0), part.lane)
+
+        if vectors:
+            sums = part.multiplied(read(by_vectors), AHEAD, dtypes)
+        else:
+            sums = part.multiplied(read(by_elements), ALONE, dtypes)
+        return sums
+
+    launch(summed, out, operands, nv.cdiv(k, SLICE), split, acc_dtype, epilogue_op)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a warp computes: the sums of a tile over the slices ``begin``, ``begin + step``, ... before ``end``.
+    ``rows``, ``cols``: of the result, those that this lane reads, which may lie beyond its edge; ``lane``: of the four
+    that share a row."""
+
+    batch: Any
+    rows: list[Any]
+    cols: list[Any]
+    lane: Any
+    begin: Any
+    end: Any
+    step: Any
+
+    def multiplied(self, read: Callable[[Any], list[list[Any]]], ahead: int, dtypes: Dtypes) -> list[Any]:
+        """The sums of all slices, so many of them read at a time. ``read``: the registers of one, zeros where it is
+        ``end`` or beyond."""
+        sums = [dtypes[2](0)] * (len(self.rows) * len(self.cols) * 2)
+        for first in nv.range(self.begin, self.end, self.step * ahead, unroll=False):
+            for words in [read(first + i * self.step) for i in range(ahead)]:
+                sums = multiplied(words, sums, dtypes, len(self.rows))
+        return sums
+
+
+def launch(
+    summed: Callable[[Part], list[Any]], out: nv.Array, operands: Sequence[Any], slices: Any, split: int,
+    acc_dtype: nv.DType, epilogue_op: EpilogueOp | None, *, shape: tuple[int, int] = (ROWS, COLS), apart: Any = 1,
+    sms: int | None = None,
+) -> None:  # fmt: skip
+    """Launch a kernel that stores ``out``, (batch, M, N). In a host function. ``summed``: the sums of a warp;
+    ``slices``: of K; ``shape``: a tile's; ``apart``: how many rows a tile's rows lie apart. ``sms``: of whose warps no
+    more share a tile than there are for each; None: as many as have slices."""
+    (batches, m, n), (height, width) = out.shape, shape
+    each = nv.cdiv(slices, split)  # slices of a block
     bits = exponent(2 * each - 1, WARPS)  # of warps that share a tile
-    scheduler = TileScheduler(m, n, ROWS, COLS, group=1, batches=batches)
+    alone = isinstance(apart, int) and apart == 1
+    of_rows, rows_of_tiles = Divisor.of(apart), m if alone else nv.cdiv(m, height * apart) * apart * height
+    scheduler = TileScheduler(rows_of_tiles, n, height, width, group=1, batches=batches)
+    if sms is not None:
+        bits = nv.min(bits, exponent(sms * RESIDENT * WARPS // (scheduler.count * split), WARPS))
 
     down = out.strides[1] == 1  # neighbours in memory are those of a column
 
@@ -99,59 +157,48 @@ def matmul(
         team, part = nv.warp_id() >> bits, nv.warp_id() & ((1 << bits) - 1)
         tile = nv.block_id.x // split * (WARPS >> bits) + team
         batch, row, col = scheduler.start(nv.min(tile, scheduler.count - 1))
+        if not alone:
+            band, within = of_rows.divmod(row // height)
+            row = band * (height * apart) + within
         group, lane = nv.lane_id() // 4, nv.lane_id() % 4
-        rows = [(batch_of(a, batch), nv.min(row + group + i, m - 1)) for i in range(0, ROWS, 8)]
-        cols = [(batch_of(b, batch), nv.min(col + group + i, n - 1)) for i in range(0, COLS, N)]
-
-        def multiplied_by(read: Any, ahead: int) -> list[Any]:
-            """The sums of this warp's slices, so many of them read at a time."""
-            sums = [acc_dtype(0)] * (COLS // N * 4)
-            end = nv.min((rank + 1) * each, nv.cdiv(k, SLICE))
-            places = [(a, at) for at in rows] + [(b, at) for at in cols]
-            for first in nv.range(rank * each + part, end, ahead << bits, unroll=False):
-                starts = [first + (i << bits) for i in range(ahead)]
-                found = [read(places, start * SLICE, nv.select(start < end, k, 0), lane) for start in starts]
-                for words in found:
-                    sums = multiplied(words, sums, (a.dtype, b.dtype, acc_dtype))
-            return sums
-
-        if vectors:
-            sums = multiplied_by(by_vectors, AHEAD)
-        else:
-            sums = multiplied_by(by_elements, ALONE)
-        shared = nv.smem((WARPS * ROWS, COLS + PADDING), acc_dtype)
+        rows = [row + (group + i) * apart for i in range(0, height, 8)]
+        cols = [col + group + i for i in range(0, width, N)]
+        end = nv.min((rank + 1) * each, slices)
+        sums = summed(Part(batch, rows, cols, lane, rank * each + part, end, 1 << bits))
+        shared = nv.smem((WARPS * height, width + PADDING), acc_dtype)
         for register, value in enumerate(sums):
-            r, c = nv.layout.mma_c(ROWS, COLS)(nv.lane_id(), register)
-            shared[nv.warp_id() * ROWS + r, c] = value
+            r, c = nv.layout.mma_c(height, width)(nv.lane_id(), register)
+            shared[nv.warp_id() * height + r, c] = value
         nv.sync_threads()
 
         # The warps that share a tile add up and store it: of a cluster's blocks each some rows.
-        threads, height = WARP_SIZE << bits, ROWS // split
-        thread, top = nv.thread_id.x & (threads - 1), (team << bits) * ROWS
+        threads, lines = WARP_SIZE << bits, height // split
+        thread, top = nv.thread_id.x & (threads - 1), (team << bits) * height
         if split > 1:
-            for first in nv.range(thread, ROWS * COLS, threads * AT_ONCE, unroll=False):
-                spots = [(x // COLS, x % COLS) for x in several(first, threads, ROWS * COLS)]
-                for (r, c), value in zip(spots, added_up(shared, top, spots, nv.min(each, 1 << bits)), strict=True):
+            for first in nv.range(thread, height * width, threads * AT_ONCE, unroll=False):
+                spots = [(x // width, x % width) for x in several(first, threads, height * width)]
+                totals = added_up(shared, top, spots, nv.min(each, 1 << bits), height)
+                for (r, c), value in zip(spots, totals, strict=True):
                     shared[top + r, c] = value
             nv.cluster_sync()
-        for first in nv.range(thread, height * COLS, threads * AT_ONCE, unroll=False):
-            numbers = several(first, threads, height * COLS)
+        for first in nv.range(thread, lines * width, threads * AT_ONCE, unroll=False):
+            numbers = several(first, threads, lines * width)
             spots = [
-                (nv.select(down, x % height, x // COLS) + rank * height, nv.select(down, x // height, x % COLS))
+                (nv.select(down, x % lines, x // width) + rank * lines, nv.select(down, x // lines, x % width))
                 for x in numbers
             ]
             if split > 1:
                 given = [[shared.at(block)[top + r, c] for block in range(split)] for r, c in spots]
                 totals = [sum(values[1:], values[0]) for values in given]
             else:
-                totals = added_up(shared, top, spots, nv.min(each, 1 << bits))
+                totals = added_up(shared, top, spots, nv.min(each, 1 << bits), height)
             for i, ((r, c), total) in enumerate(zip(spots, totals, strict=True)):
-                new = (tile < scheduler.count) & (first + i * threads < height * COLS)
-                if new & (row + r < m) & (col + c < n):
+                new = (tile < scheduler.count) & (first + i * threads < lines * width)
+                if new & (row + r * apart < m) & (col + c < n):
                     value = total
                     if epilogue_op is not None:
-                        value = epilogue_op(value, batch, row + r, col + c, *operands)
-                    out[batch, row + r, col + c] = out.dtype(value)
+                        value = epilogue_op(value, batch, row + r * apart, col + c, *operands)
+                    out[batch, row + r * apart, col + c] = out.dtype(value)
         if split > 1:
             nv.cluster_sync()  # a block stays while others read its sums
 
@@ -184,15 +231,19 @@ def by_elements(places: Places, first: Any, end: Any, lane: Any) -> list[list[An
     return [words_of([nv.select(x, y, dtype(0)) for x, y in zip(exist, row, strict=True)], dtype) for row in found]
 
 
-def multiplied(words: list[list[Any]], sums: list[Any], dtypes: tuple[nv.DType, nv.DType, nv.DType]) -> list[Any]:
-    """``sums`` and the product of a slice. ``dtypes``: of A, B and the sums."""
-    new = list(sums)
-    (upper, lower), right = words[:2], words[2:]
+Dtypes = tuple[nv.DType, nv.DType, nv.DType]
+"""Of A, B and the sums."""
+
+
+def multiplied(words: list[list[Any]], sums: list[Any], dtypes: Dtypes, rows: int) -> list[Any]:
+    """``sums`` and the product of a slice, of so many rows of A, which come first."""
+    new, cols = list(sums), len(words) - rows
     a, b, acc = dtypes
-    for step, j in itertools.product(range(0, len(upper), 2), range(COLS // N)):
-        of_a, of_b = [upper[step], lower[step], upper[step + 1], lower[step + 1]], right[j][step : step + 2]
-        new[4 * j : 4 * j + 4] = nv.mma_sync(
-            of_a, of_b, new[4 * j : 4 * j + 4], k=STEP // a.bytes, a_dtype=a, b_dtype=b, d_dtype=acc
+    for top, step, j in itertools.product(range(0, rows, 2), range(0, len(words[0]), 2), range(cols)):
+        (upper, lower), right, at = words[top : top + 2], words[rows + j], (top // 2 * cols + j) * 4
+        of_a, of_b = [upper[step], lower[step], upper[step + 1], lower[step + 1]], right[step : step + 2]
+        new[at : at + 4] = nv.mma_sync(
+            of_a, of_b, new[at : at + 4], k=STEP // a.bytes, a_dtype=a, b_dtype=b, d_dtype=acc
         )
     return new
 
@@ -202,9 +253,9 @@ def several(first: Any, step: Any, count: int) -> list[Any]:
     return [nv.select(first + i * step < count, first + i * step, first) for i in range(AT_ONCE)]
 
 
-def added_up(shared: nv.Tile, top: Any, spots: list[tuple[Any, Any]], warps: Any) -> list[Any]:
-    """The sums of what the warps that share a tile have at some places, in their order."""
+def added_up(shared: nv.Tile, top: Any, spots: list[tuple[Any, Any]], warps: Any, height: int) -> list[Any]:
+    """The sums of what the warps that share a tile of so many rows have at some places, in their order."""
     totals = [shared.dtype(0)] * len(spots)
     for i in nv.range(warps, unroll=False):
-        totals = [total + shared[top + i * ROWS + r, c] for total, (r, c) in zip(totals, spots, strict=True)]
+        totals = [total + shared[top + i * height + r, c] for total, (r, c) in zip(totals, spots, strict=True)]
     return totals

@@ -38,6 +38,7 @@ from nvdsl.kernels.gemm import (
     short,
     simple,
     small,
+    small_words,
     splitk,
     splitk_memory,
     streamk,
@@ -142,6 +143,14 @@ def _small(m: int, n: int, k: int, split: int) -> Case:
     a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
     expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
     return _exact(small.matmul, [a, b, out], out, expected, split=split)
+
+
+def _small_words(m: int, n: int, k: int, split: int) -> Case:
+    """The same of rows that start anywhere, read by the vectors that lie in them."""
+    a, b, out = _integers(1, m, k), _integers(1, n, k), np.full((1, m, n), np.nan, np.float32)
+    words = [np.frombuffer(x.tobytes()[: x.nbytes // 16 * 16], np.int32)[None, None] for x in (a, b)]
+    expected = a.astype(np.float32) @ b.astype(np.float32).swapaxes(1, 2)
+    return _exact(small_words.matmul, [a, words[0], b, words[1], out], out, expected, split=split, sms=4)
 
 
 def _vector(function: Any, m: int, k: int, by_columns: bool = False) -> Case:
@@ -500,6 +509,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "flat, odd": lambda: _flat(130, 140, 25),
     "small": lambda: _small(20, 9, 100, 1),
     "small, cluster": lambda: _small(9, 20, 520, 2),
+    "small, by vectors": lambda: _small_words(20, 9, 277, split=2),
     "A of 32 bits in registers": lambda: _turned(
         136, 68, 100, tile_m=128, tile_n=64, tile_k=32, stages=3, consumers=2
     ),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nvdsl as nv
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
-from nvdsl.kernels.gemm import flat, gathered, gemv, residues, short, simple, small
+from nvdsl.kernels.gemm import flat, gathered, gemv, residues, short, simple, small, small_words
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.dispatch import SIMPLE_PRODUCTS, find
 from nvdsl.kernels.gemm.problem import GemmProblem, Matrix
@@ -110,10 +110,11 @@ ON_A_GPU = {nv.bf16: [
     (simple.matmul, [(224, 352, 2), (8, 1904, 8), (106, 9, 32), (12, 93, 59), (8, 2, 4110), (8, 8, 968)]),
     (flat.matmul, [(264, 3558, 116), (14879, 808, 14), (26936, 3296, 8), (12532, 19976, 16), (22600, 3541, 36)]),
     (short.matmul, [(2446, 54, 24), (688, 182, 44), (42, 1876, 50)]),
-    (small.matmul, [(56, 24, 11336), (40, 38, 3890)]),
+    (small.matmul, [(56, 24, 11336)]),
+    (small_words.matmul, [(858, 4, 25812), (54, 8, 8014), (8, 3666, 2259), (28506, 4, 66), (40, 38, 3890)]),
     (gathered.matmul, [(440, 34, 7372), (50468, 32, 574)]),
     (residues.matmul, [(8, 20002, 22450), (42, 6358, 22726), (7576, 8, 26837), (69511, 16, 467), (2019, 98, 30892)]),
-    (tuned_matmul, [(1568, 1322, 228), (28578, 2572, 98), (28054, 8, 403), (512, 512, 512), (1940, 17876, 65)]),
+    (tuned_matmul, [(1568, 1322, 228), (28578, 2572, 98), (512, 512, 512), (1940, 17876, 65)]),
     (tuned_matmul, [(16, 69511, 467)]),
 ], nv.e4m3: [
     (flat.matmul, [(136, 2758, 22), (13124, 8, 8), (98, 8153, 24)]),
