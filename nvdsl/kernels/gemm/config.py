@@ -151,6 +151,14 @@ class Config:
         cluster after the main loop, which is worth it where K is long."""
         return self.schedule == "splitk" and self.parts > 1
 
+    def stores_wide(self, dtype: nv.DType, out_dtype: nv.DType, b_major: str = "mn") -> bool:
+        """Whether a consumer with 128 rows of a result's transpose stores 64 of them at once: in 16 bits, if there is
+        room beside the ring. ``b_major``: as in `problems`."""
+        if not (self.swap_ab and self.shared_tile and self.split == 1 and self.rows == 128 and out_dtype.bits == 16):
+            return False
+        pieces = self.consumers * self.cols * 128
+        return self.stages * self.stage_bytes(dtype, b_major) + pieces <= arch.MAX_SMEM_PER_BLOCK
+
     def accumulator_registers(self, acc_dtype: nv.DType) -> int:
         """Registers of a consumer's thread that hold sums."""
         return self.rows * self.cols * acc_dtype.bits // (128 * 32)

@@ -15,7 +15,7 @@ from nvdsl.kernels.blocks.gated_operand import GatedOperand
 from nvdsl.kernels.blocks.mainloop import Mainloop
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.blocks.tma_operand import TmaOperand
-from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue
+from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue, WideEpilogue
 from nvdsl.kernels.blocks.turned_operand import TurnedMainloop, TurnedOperand
 from nvdsl.kernels.gemm.config import Config
 
@@ -67,7 +67,8 @@ class Gemm:
                 fix="swap_ab=False",
             )
             a, b, a_major, b_major, m, n = b, a, b_major, a_major, n, m
-            store = TurnedEitherEpilogue if direct_store else TurnedEpilogue
+            wide = not direct_store and config.stores_wide(a.dtype, out.dtype, b_major)
+            store = TurnedEitherEpilogue if direct_store else WideEpilogue if wide else TurnedEpilogue
         config.check(a.dtype, out.dtype, acc_dtype, b_major, a_major)
         halves = getattr(epilogue_op, "halves", 1)
         nv.require(
