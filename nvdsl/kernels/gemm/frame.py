@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.clamped_index import opaque
 from nvdsl.kernels.blocks.direct_epilogue import VECTORS, DirectEpilogue, VectorEpilogue
 from nvdsl.kernels.blocks.either_epilogue import EITHER, EitherEpilogue, TurnedEitherEpilogue
@@ -19,6 +20,9 @@ from nvdsl.kernels.blocks.turned_epilogue import TurnedEpilogue, WideEpilogue
 from nvdsl.kernels.blocks.turned_operand import TurnedMainloop, TurnedOperand
 from nvdsl.kernels.gemm.config import Config
 
+MANY = 6
+"""Rounds of tiles beyond which larger patches are computed together, so that less comes from memory; with fewer rounds
+L2 is asked less often for what neighbouring SMs share (docs/measured/matmul.md, "The order of tiles")."""
 SPARE = 64
 """Registers of a thread beside its sums with which one loop over all slices spilled none, whatever the epilogue."""
 
@@ -88,7 +92,11 @@ class Gemm:
         # Of a block: equal parts with split-K; beyond the end of K, TMA reads zeros.
         self.slices = nv.cdiv(k, config.tile_k)
         self.steps = nv.cdiv(self.slices, config.split)
-        self.tiles = TileScheduler(m, n, *tile, *cluster, config.group, *batches)
+        group: nv.Int = config.group
+        if config.schedule == "cooperative" and config.cluster == 1:
+            many = nv.cdiv(m, tile[0]) * nv.cdiv(n, tile[1]) > MANY * arch.SMS
+            group = nv.select(many, 2 * group, group) if isinstance(many, nv.Value) else group << bool(many)
+        self.tiles = TileScheduler(m, n, *tile, *cluster, group, *batches)
         sharers = config.sharers
         turned = a_major == "mn" and a.dtype.bits == 32
         of_a = TurnedOperand if turned else self.operand

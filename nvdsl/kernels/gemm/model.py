@@ -59,6 +59,8 @@ NORM = 8.28
 """p of multiplying, loading and waiting."""
 TAIL, DRAIN = 265.0, 0.0262
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
+WIDE = 0.62
+"""What part of an epilogue it takes where 64 rows are stored at once."""
 WRITTEN = 9000.0
 """Bytes of their tiles that all SMs together write in a clock, when they end at the same time."""
 CUT = 5.81
@@ -87,6 +89,9 @@ MEMORY, FLUSHED = 1760.0, 19.8e6
 """Bytes of memory in a clock; bytes that L2 writes back meanwhile."""
 OVERLAP = 1.45
 """p of computing and of memory."""
+POWER, USUAL, LASTING = 3.0, 0.0128, 120e3
+"""Power lowers the clock as more comes into an SM: how much longer a product takes for each line of 128 bytes that an
+element of a tile needs for a slice, beyond the usual number; and after how many clocks half of that shows."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,7 @@ class Columns:
         self.in_memory = column(lambda c: c.schedule != "splitk" and c.parts > 1, bool)
         self.hidden = self.streamk | self.pingpong
         most = lambda c: slots(c, dtype, b_major=majors[not c.swap_ab])  # noqa: E731
+        self.wide = column(lambda c: c.stores_wide(dtype, nv.f16, majors[not c.swap_ab]), bool)
         self.ring = column(lambda c: c.stages if c.schedule == "splitk" else most(c))
         self.together = column(lambda c: blocks_of_an_sm(c, dtype, majors[not c.swap_ab]))
         self.clusters = column(lambda c: resident_clusters(c.cluster * c.split, sms))
@@ -203,6 +209,8 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     stored = np.where(c.in_memory, 4, shape.out.bytes)
     epilogue = TAIL + DRAIN * c.rows * c.cols * stored / 2 * np.where(cut, CUT, 1.0)
     epilogue = epilogue + blocks * area / c.split * stored / WRITTEN
+    if shape.out.bits == 16 and not shape.unaligned:
+        epilogue = epilogue * np.where(c.wide, WIDE, 1.0)
     epilogues = np.where(c.hidden, 1, rounds)
     meeting = np.where(cluster > 1, TOGETHER, 0.0)
     operands = (given + shape.n) * shape.k * size
@@ -215,7 +223,9 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     added = np.where(c.streamk & (tiles < sms), np.inf, added)
     compute = count * slice + (epilogues - 1) * epilogue
     beside = START + meeting + epilogue + handed + added
-    return _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY) + beside
+    total = _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY) + beside
+    busy = np.minimum(shape.batches * m * n * slices / (32 * sms * total), 1.0)
+    return total * (1 + POWER * ((c.tile_m + c.tile_n) / area - USUAL) * busy / (1 + LASTING / total))
 
 
 def _multiplying(c: Columns) -> Any:
