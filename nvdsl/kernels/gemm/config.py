@@ -152,9 +152,11 @@ class Config:
         return self.schedule == "splitk" and self.parts > 1
 
     def stores_wide(self, dtype: nv.DType, out_dtype: nv.DType, b_major: str = "mn") -> bool:
-        """Whether a consumer with 128 rows of a result's transpose stores 64 of them at once: in 16 bits, if there is
-        room beside the ring. ``b_major``: as in `problems`."""
-        if not (self.swap_ab and self.shared_tile and self.split == 1 and self.rows == 128 and out_dtype.bits == 16):
+        """Whether a consumer with 128 rows of a result's transpose stores 64 of them at once: in 16 bits, if that is
+        more than two pieces, and there is room beside the ring. ``b_major``: as in `problems`."""
+        if not self.swap_ab or self.schedule != "cooperative" or out_dtype.bits != 16:
+            return False
+        if self.rows != 128 or self.cols <= 128:
             return False
         pieces = self.consumers * self.cols * 128
         return self.stages * self.stage_bytes(dtype, b_major) + pieces <= arch.MAX_SMEM_PER_BLOCK
