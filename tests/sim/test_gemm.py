@@ -55,6 +55,7 @@ SHAPES = [
     (small(in_flight=0), (256, 64, 256), 2),
     (small(store_buffers=1, tile_n=128), (128, 128, 128), 1),
     (small(cluster_m=2), (256, 128, 256), 2),
+    (small(tile_m=256, tile_n=136, swap_ab=True), (136, 512, 128), 1),
     (small(cluster_n=2), (128, 256, 256), 2),
     (small(cluster_m=2, cluster_n=2), (256, 256, 256), 4),
     (small("pingpong"), (384, 64, 320), 1),

@@ -60,7 +60,7 @@ NORM = 8.28
 TAIL, DRAIN = 265.0, 0.0262
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
 WIDE = 0.62
-"""What part of an epilogue it takes where 64 rows are stored at once."""
+"""What part of an epilogue it takes where 64 rows are stored at once, and other products follow."""
 WRITTEN = 9000.0
 """Bytes of their tiles that all SMs together write in a clock, when they end at the same time."""
 CUT = 5.81
@@ -209,8 +209,6 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     stored = np.where(c.in_memory, 4, shape.out.bytes)
     epilogue = TAIL + DRAIN * c.rows * c.cols * stored / 2 * np.where(cut, CUT, 1.0)
     epilogue = epilogue + blocks * area / c.split * stored / WRITTEN
-    if shape.out.bits == 16 and not shape.unaligned:
-        epilogue = epilogue * np.where(c.wide, WIDE, 1.0)
     epilogues = np.where(c.hidden, 1, rounds)
     meeting = np.where(cluster > 1, TOGETHER, 0.0)
     operands = (given + shape.n) * shape.k * size
@@ -221,7 +219,8 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     # With fewer tiles than SMs all blocks wait for each other's sums: never the fastest of 14 products that were timed,
     # and up to 1.7 times as long.
     added = np.where(c.streamk & (tiles < sms), np.inf, added)
-    compute = count * slice + (epilogues - 1) * epilogue
+    wide = c.wide & (shape.out.bits == 16 and not shape.unaligned)
+    compute = count * slice + (epilogues - 1) * epilogue * np.where(wide, WIDE, 1.0)
     beside = START + meeting + epilogue + handed + added
     total = _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY) + beside
     busy = np.minimum(shape.batches * m * n * slices / (32 * sms * total), 1.0)
