@@ -58,7 +58,7 @@ class TileScheduler:
         tile_n: nv.Int,
         cluster_m: int = 1,
         cluster_n: int = 1,
-        group: int = 8,
+        group: nv.Int = 8,
         batches: nv.Int | None = None,
     ) -> None:
         self.tile_m, self.tile_n, self.cluster_m, self.cluster_n = tile_m, tile_n, cluster_m, cluster_n
