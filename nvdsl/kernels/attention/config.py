@@ -15,6 +15,8 @@ SHARED_MEMORY = 226 * 1024
 """Bytes of a block's tiles: what the hardware has, but for mbarriers and what a queue of tiles needs."""
 SHORT = 1024
 """Keys up to which a tile's start and end, and its rows that are masked or behind the last, are a large part of it."""
+NARROW = 512
+"""Keys of a window up to which tiles of 64 of them hide less, in packed sequences, than longer tiles gain."""
 SIZES = {2: (32, 64, 80, 96, 112, 128, 160, 192, 224, 256), 1: (64, 96, 128, 192, 256)}
 """By an element's bytes: head sizes that a kernel is compiled for; TMA fills smaller ones up with zeros."""
 TOLD = (64, 96, 128), (128, 128, 128), (192, 80, 80), (224, 64, 64), (256, 48, 64)
@@ -151,6 +153,7 @@ def choose(
     ``ragged``: arrays say how many keys a sequence has. ``function``: scores are told for nothing but a caller's
     function. Raises ArgumentError for pages that no tile takes.
     """
+    narrow = packed and not (told or page) and itemsize == 2 and seen is not None and seen <= NARROW
     seen = keys if seen is None or ragged else min(seen, keys)
     sizes, group = (padded(size, itemsize), padded(value_size, itemsize)), heads // kv_heads
     long = seen > SHORT or packed and not bounded  # some of packed ones are
@@ -164,6 +167,8 @@ def choose(
         config = _eight_bits(sizes, consumers, seen, page, told)
     if seen < keys and seen <= SHORT and 128 < max(sizes) <= 192 and itemsize == 2:  # a tile sees little more
         config = replace(config, tile_n=min(config.tile_n, 96))
+    if narrow and max(sizes) <= 192:
+        config = replace(config, tile_n=min(config.tile_n, 64))
     config = replace(config, pack=pack, page=math.gcd(page, config.tile_n) if page else 0)
     if (packed or ragged or left) and not config.q_registers:
         config = replace(config, q_columns=0)

@@ -43,6 +43,13 @@ def test_a_window_is_what_counts_of_many_keys():
     assert of(128, 65536, 8)[0].cluster > of(128, 65536, 8, seen=300)[0].cluster == 1
 
 
+def test_a_narrow_window_of_packed_sequences_has_short_tiles_of_keys():
+    def tile_n(seen):
+        return of(16000, 1500, 8, seen, packed=True, ragged=True)[0].tile_n
+
+    assert tile_n(300) == 64 < tile_n(700)
+
+
 @pytest.mark.parametrize(
     ("tiles", "group", "seen", "most", "cut"),
     [
