@@ -94,9 +94,9 @@ def backward(frame: GradientFrame) -> None:
                 """What stands beside the rows of Q."""
                 return nv.column_vector(loads.beside, first, tile_m)[None, :]
 
-            def step(s: Any, dk: Any, dv: Any, state: Any, before: Any, row: Any, head: Any, last: bool) -> Any:
-                """From the scores of a tile of rows to dV and dK, and to the scores of the next one. ``before``: the
-                stage of K whose dQ comes."""
+            def step(s: Any, dk: Any, dv: Any, state: Any, before: Any, g: Any, n: Any, last: bool) -> Any:
+                """From the scores of a tile of rows to dV and dK, and to the scores of the next one: step ``n`` of
+                turn ``g``. ``before``: the stage of K whose dQ comes."""
                 do_ring.wait(state)
                 dp = nv.accumulator(64, tile_m)
                 dp += mine(V) @ dO[state.stage].T
@@ -104,6 +104,8 @@ def backward(frame: GradientFrame) -> None:
                 at, sight = where()
                 weights = frame.weights(at)
                 own = at.key + recomputed(me) * 64
+                tile, of_block = sight.step(g, n, rows_matter=False)
+                row, head = tile * tile_m, at.head + of_block
 
                 def pair(key: Any, query: Any) -> tuple[Any, Any, Any]:
                     return head, row + query, own + key
@@ -140,20 +142,15 @@ def backward(frame: GradientFrame) -> None:
             if sight.any:
                 loads.k_ring.wait(work.keys)
                 loads.v_ring.wait(work.values)
-            first, end = sight.first, sight.end
             before = nv.select(work.started, 1 - here, here) if late else here
-            for g in nv.range(sight.heads(tiles.heads), unroll=False):
-                head = where()[0].head + g
+            outer, inner = sight.loops
+            for g in nv.range(outer, unroll=False):
                 s = begun(state)
                 nv.wgmma_wait(0)
-                order = nv.range(first, end - 1, unroll=False)  # where it is another, rows don't matter
-                if frame.backwards:
-                    order = nv.range(end - 1, first, -1, unroll=False)
-                for tile in order:
-                    row = tile * tile_m
-                    s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, row, head, False)
-                row = (first if frame.backwards else end - 1) * tile_m
-                s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, row, head, True)
+                for i in nv.range(inner - 1, unroll=False):
+                    s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, g, i, False)
+                last = recomputed(inner) - 1  # else it would take a register through the loop
+                s, grad_k, grad_v, state, before = step(s, grad_k, grad_v, state, before, g, last, True)
 
             with recomputing():
                 one_thread, me = nv.warpgroup_thread() == 0, nv.warpgroup_id() - 1

@@ -83,16 +83,17 @@ def backward_apart(frame: GradientFrame) -> None:
                 dp += dO[state.stage] @ mine(V).T
                 return dp
 
-            def step(s: Any, grad: Any, state: Any, tile: Any, head: Any, first: Any, last: bool) -> Any:
-                """From the scores of a tile of rows to ``grad`` and dQ, and to the scores of the next one. ``first``:
-                the number of the head's first tile."""
+            def step(s: Any, grad: Any, state: Any, g: Any, n: Any, last: bool) -> Any:
+                """From the scores of a tile of rows to ``grad`` and dQ, and to the scores of the next one: step ``n``
+                of turn ``g``."""
                 dp = None if scores.bias else of_outs(state)  # registers suffice for one of them
                 at, sight = where()
                 weights = frame.weights(at)
                 logs, dots, *lost = (
                     nv.row_vector(loads.beside, x, 64)[:, None] for x in loads.beside_rows(state.stage)
                 )
-                row, own = tile * tile_m, at.key + me * own_keys
+                tile, of_block = sight.step(g, n)
+                row, own, head = tile * tile_m, at.key + me * own_keys, at.head + of_block
 
                 def pair(begin: Any, query: Any, key: Any) -> tuple[Any, Any, Any]:
                     return head, row + query, own + begin + key
@@ -129,7 +130,7 @@ def backward_apart(frame: GradientFrame) -> None:
                     found.append(part)
                 for i in range(blocks):
                     grad[i] += operand[state.stage].cols(recomputed(i * PIECE), PIECE).T @ weights_of[state.stage]
-                number = first + tile
+                number = first + of_block * tiles.rows + tile
                 sums.begin(me)
                 for i, ((begin, _), part) in enumerate(zip(pieces, found, strict=True)):
                     nv.wgmma_wait(blocks + len(pieces) - 1 - i + (i > 0 and not last))
@@ -143,20 +144,19 @@ def backward_apart(frame: GradientFrame) -> None:
                 nv.wgmma_wait(0)
                 return s, grad, state.next()
 
-            state, count = q_ring.consumer_state(), sight.count
+            state, first = q_ring.consumer_state(), tiles.first(at.number, at.sequence, at.head)
             grad = [nv.accumulator(PIECE, tile_n) for _ in range(blocks)]
             if sight.any:
                 loads.k_ring.wait(loads.k_ring.consumer_state())
                 loads.v_ring.wait(loads.v_ring.consumer_state())
-            for g in nv.range(sight.heads(tiles.heads), unroll=False):
-                head = at.head + g
-                number = tiles.first(at.number, at.sequence, head)
+            outer, inner = sight.loops
+            for g in nv.range(outer, unroll=False):
                 s = begun(state)
                 nv.wgmma_wait(0)
-                for i in nv.range(count - 1, unroll=False):
-                    s, grad, state = step(s, grad, state, sight.tile(i), head, number, False)
-                last = sight.tile(recomputed(count) - 1)  # else it would take a register through the loop
-                s, grad, state = step(s, grad, state, last, head, number, True)
+                for i in nv.range(inner - 1, unroll=False):
+                    s, grad, state = step(s, grad, state, g, i, False)
+                last = recomputed(inner) - 1  # else it would take a register through the loop
+                s, grad, state = step(s, grad, state, g, last, True)
             nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # nobody reads K and V any more
             if frame.shares is not None:
                 frame.shares.leave(grad, place(True)[0], me)

@@ -96,16 +96,17 @@ def backward_wide(frame: GradientFrame) -> None:
                 s += mine(Q[state.stage]) @ anew(K).T
                 return [s, *dp]
 
-            def step(given: Any, dk: Any, dv: Any, state: Any, tile: Any, head: Any, first: Any, last: bool) -> Any:
-                """From what `begun` gave of a tile of rows to dV, dK and dQ, and to that of the next one. ``first``:
-                the number of the head's first tile."""
+            def step(given: Any, dk: Any, dv: Any, state: Any, g: Any, n: Any, last: bool) -> Any:
+                """From what `begun` gave of a tile of rows to dV, dK and dQ, and to that of the next one: step ``n``
+                of turn ``g``."""
                 s, dp = (given[0], of_outs(state)) if early else given
                 at, sight = where()
                 weights = frame.weights(at)
                 logs, dots, *lost = (
                     nv.row_vector(loads.beside, x + me * 64, 64)[:, None] for x in loads.beside_rows(state.stage)
                 )
-                row = tile * tile_m
+                tile, of_block = sight.step(g, n)
+                row, head = tile * tile_m, at.head + of_block
                 own = row + recomputed(me) * 64
 
                 def pair(key: Any, query: Any, column: Any) -> tuple[Any, Any, Any]:
@@ -147,7 +148,7 @@ def backward_wide(frame: GradientFrame) -> None:
                 do_ring.release(outs(state), leader)
                 nv.wgmma_wait(0)
                 q_ring.release(state, leader)
-                number = first + tile
+                number = first + of_block * tiles.rows + tile
                 ahead = early and at_once == parts.slices and not last
                 sums.begin(me)
                 rounds: Any = range(1)
@@ -176,17 +177,15 @@ def backward_wide(frame: GradientFrame) -> None:
             if sight.any:
                 loads.k_ring.wait(loads.k_ring.consumer_state())
                 loads.v_ring.wait(loads.v_ring.consumer_state())
-            count = sight.count
-            for g in nv.range(sight.heads(tiles.heads), unroll=False):
-                head = at.head + g
-                number = tiles.first(at.number, at.sequence, head)
+            first = tiles.first(at.number, at.sequence, at.head)
+            outer, inner = sight.loops
+            for g in nv.range(outer, unroll=False):
                 given = begun(state)
                 nv.wgmma_wait(0)
-                for i in nv.range(count - 1, unroll=False):
-                    tile = sight.tile(i)
-                    given, grad_k, grad_v, state = step(given, grad_k, grad_v, state, tile, head, number, False)
-                tile = sight.tile(recomputed(count) - 1)  # else it would take a register through the loop
-                given, grad_k, grad_v, state = step(given, grad_k, grad_v, state, tile, head, number, True)
+                for i in nv.range(inner - 1, unroll=False):
+                    given, grad_k, grad_v, state = step(given, grad_k, grad_v, state, g, i, False)
+                last = recomputed(inner) - 1  # else it would take a register through the loop
+                given, grad_k, grad_v, state = step(given, grad_k, grad_v, state, g, last, True)
             nv.named_barrier_sync(WEIGHED, 128 * CONSUMERS)  # K and V, too
 
             at, _ = place(True)

@@ -135,6 +135,7 @@ def attention_backward(
         columns = -(-heads.k.shape[1] // config.tile_n) + (lengths.batch if lengths.k_starts is not None else 0)
         key_tiles = columns * heads.kv_heads * heads.k.shape[0]
         longest = rows if all(bounded) else each
+        interleaved = ordered and bounded == (False, True) and heads.group > 1
         most_shares = MOST_DESCENDING if ordered and bounded == (False, True) else MOST_SHARES
         cut = shares(config, key_tiles, heads.group, rows, longest, sms(target), most_shares)
         if kind.told and config.wide or packed and all(bounded) and config.apart:  # no registers are left for parts
@@ -144,6 +145,7 @@ def attention_backward(
         if count > 1:
             config = choose(*sizes, more, most, heads.group * rows / count, tight, shared=True)
         constants: dict[str, Any] = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
+        constants["interleaved"] = interleaved
         new = sum((x is None) << i for i, x in enumerate((dq, dk, dv)))
         numbers = factor, left or 0, right or 0, cap
         arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, shared, new, *numbers]

@@ -14,8 +14,8 @@ SLICE = 64
 """Columns of dQ that `backward_wide` computes at a time."""
 
 MOST_SHARES, MOST_DESCENDING = 8, 4
-"""Blocks that share a tile of keys; the latter where dQ is added up from the last keys to the first, and more blocks
-wait for each other."""
+"""Blocks that share a tile of keys; the latter where causal heads are added up in order, and more blocks wait for each
+other."""
 ENDS = 2, 4, 6
 """What a tile of keys takes beside its steps, in steps: its start and its end; those of a part of its heads, with the
 kernel that adds the parts up; those of a part of its queries, which is longer than its mean."""

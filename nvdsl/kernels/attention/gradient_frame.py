@@ -44,8 +44,8 @@ class GradientFrame:
     @property
     def backwards(self) -> bool:
         """Whether blocks take queries from the last to the first. Where dQ has an order, blocks that see the same last
-        queries would else wait until the one with the first keys has come there. In causal attention the last keys come
-        first: the block before has always been at a tile of queries when the next one comes to it."""
+        queries would else wait until the one with the first keys has come there. Where the last keys come first, the
+        block before has always been at a tile of queries when the next one comes to it."""
         return self.ordered and not self.tiles.descending
 
     def place(self, number: nv.Int, whole_warp: bool) -> tuple[KeyTile, Seeing]:

@@ -51,20 +51,22 @@ def gradients(
     bounded: tuple[bool, bool] = (False, False),
     scores: ScoreKind = AS_THEY_ARE,
     ordered: bool = False,
+    interleaved: bool = False,
 ) -> None:
     """dQ, dK and dV of ``out = softmax(scale * q k^T) v``, whose logarithms of the sums are ``lse``.
 
     ``bounded``: whether a row sees at most ``left`` keys before its own, and ``right`` keys behind it. For ``scores``,
     ``softcap``, ``bias``, ``dbias`` and ``operands`` see `Scoring`. ``ordered``: whether dQ is added up in the order of
-    the keys, or in causal attention from the last keys to the first. ``shares``: nobody reads it; its two extents are
+    the keys, or in causal attention from the last keys to the first. ``interleaved``: of causal heads that share keys
+    in the order of the keys, see `GradientTiles`. ``shares``: nobody reads it; its two extents are
     those of `GradientTiles` (extents say what memory a call needs, see `combine.attention`). ``new``: which of
     dq (1), dk (2) and dv (4) are new arrays, whose rows of no sequence become zeros.
     """
     sides = left if bounded[0] else None, right if bounded[1] else None
     scoring = Scoring(scores, scale, softcap, bias, dbias, operands, *sides)
-    descending = ordered and bounded == (False, True)
+    descending = ordered and bounded == (False, True) and not interleaved
     tiles = GradientTiles(q, k, q_starts, k_starts, config.tile_m, config.tile_n, any(bounded) or ordered, descending,
-                          None if shares is None else (shares.shape[0], shares.shape[1]))  # fmt: skip
+                          interleaved, None if shares is None else (shares.shape[0], shares.shape[1]))  # fmt: skip
     parts = Parts(config.tile_m, config.sizes[0], config.k_swizzle, config.slices)
     sums = GradientSums(tiles, parts, ordered)
     told = Told(q, k, scoring) if scores.told else None

@@ -59,15 +59,16 @@ class GradientLoads:
             self._k.load(self.K[keys.stage], self.k_ring.acquire(keys), place)
             self._v.load(self.V[values.stage], self.v_ring.acquire(values), place)
             keys, values = keys.next(), values.next()
-        for g in nv.range(self._tiles.heads, unroll=False):
-            head = at.head + g
-            number = self._tiles.first(at.number, one, head)
-            for i in nv.range(sight.count, unroll=False):
-                tile = sight.tile(i)
+        number = self._tiles.first(at.number, one, at.head)
+        outer, inner = sight.nested
+        for i in nv.range(outer, unroll=False):
+            for j in nv.range(inner, unroll=False):
+                tile, g = sight.nested_step(i, j)
+                head = at.head + g
                 place = one.q_batch, one.q_first + tile * self._config.tile_m, head, 0
                 if self._config.do_first:
                     self._do.load(self.dO[outs.stage], self.do_ring.acquire(outs), place)
-                self._queries(state, place, number + tile)
+                self._queries(state, place, number + g * self._tiles.rows + tile)
                 if not self._config.do_first:
                     self._do.load(self.dO[outs.stage], self.do_ring.acquire(outs), place)
                 state, outs = state.next(), outs.next()

@@ -81,12 +81,14 @@ class StagedSums:
     def take(self, at: KeyTile, sight: Seeing, me: nv.Int, pending: Any, dtype: nv.DType | None) -> Any:
         """Add a consumer's parts, each when it is there, to what other blocks have added. By its warp. Returns which
         one is still to come. ``dtype``: of dK and dV, where they are left to it."""
-        for g in nv.range(self._tiles.heads, unroll=False):
-            number = self._tiles.first(at.number, at.sequence, at.head + g)
-            for i in nv.range(sight.count, unroll=False):
+        number = self._tiles.first(at.number, at.sequence, at.head)
+        outer, inner = sight.nested
+        for i in nv.range(outer, unroll=False):
+            for j in nv.range(inner, unroll=False):
                 self.take_part(me, pending)
-                tile = sight.tile(i)
-                pending = pending.then((number + tile) * CONSUMERS + me, nv.i32(sight.turn(tile)))
+                tile, g = sight.nested_step(i, j)
+                part = (number + g * self._tiles.rows + tile) * CONSUMERS + me
+                pending = pending.then(part, nv.i32(sight.turn(tile)))
         if not self._late:
             if pending.part >= 0:
                 self.take_part(me, pending)

@@ -84,11 +84,12 @@ class GradientSums:
         """Wait for the turn of each of a consumer's parts, let it `begin` then, and tell the next block when the part
         has been added: the consumer waits for neither. By a warp of the producer's, where parts have an order."""
         assert self.turns is not None
-        for g in nv.range(self.tiles.heads, unroll=False):
-            number = self.tiles.first(at.number, at.sequence, at.head + g)
-            for i in nv.range(sight.count, unroll=False):
+        outer, inner = sight.nested
+        for i in nv.range(outer, unroll=False):
+            for j in nv.range(inner, unroll=False):
                 with recomputing():  # the producer's warps have few registers
-                    tile = sight.tile(i)
+                    tile, g = sight.nested_step(i, j)
+                    number = self.tiles.first(at.number, at.sequence, at.head + g)
                     part, turn = (number + tile) * CONSUMERS + me, sight.turn(tile)
                     leader = nv.lane_id() == 0
                 if leader:

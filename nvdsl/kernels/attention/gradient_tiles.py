@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import nvdsl as nv
+from nvdsl.hopper import arch
 from nvdsl.kernels.attention.sequences import Sequence, Sequences
 from nvdsl.kernels.attention.tiles import L2_BYTES, LAST_TILES
 from nvdsl.kernels.blocks.divisor import Divisor
@@ -14,6 +15,9 @@ from nvdsl.ops.order import recomputed, recomputing
 
 LONG = 128
 """Tiles of keys of a head, whose blocks go over its queries so far apart that L2 serves it no better alone."""
+WAITING = 8
+"""Tiles of keys of a head, about, that are worked on side by side where blocks wait for each other and heads share
+keys. With more they wait longer, with less Q, dO and dQ come from memory more often."""
 BYTES = 8
 """Of an element of a head: Q and dO in 16 bits, dQ in f32."""
 
@@ -57,7 +61,7 @@ class Seeing:
         self, tiles: GradientTiles, at: KeyTile, left: nv.Int | None, right: nv.Int | None, backwards: bool, told: bool
     ) -> None:
         self._key, self._keys, self._left, self._right = at.key, at.sequence.keys, left, right
-        self._queries = at.sequence.queries
+        self._queries, self._heads, self._interleaved = at.sequence.queries, tiles.by_heads, tiles.interleaved
         self._tile_m, self._tile_n = tiles.tile_m, tiles.tile_n
         self.offset, first, end = tiles.seeing(at, left, right)
         self.first, self.end = tiles.share(at, first, end)
@@ -74,15 +78,36 @@ class Seeing:
         """Whether a query sees any of the keys; True where that is so for all tiles."""
         return True if self._some else self.first < self.end
 
-    def heads(self, count: nv.Int) -> nv.Int:
-        """``count``, or 0 where no query sees any of the keys."""
-        return count if self._some else nv.select(self.any, count, 0)
+    @property
+    def loops(self) -> tuple[nv.Int, nv.Int]:
+        """Turns of a consumer's two loops, of which `step` takes the numbers. Before each turn of the outer one scores
+        are computed, beside which nothing is."""
+        heads, count = self._heads.value, self.count
+        outer, inner = (1, count * heads) if self._interleaved else (heads, count)
+        return outer if self._some else nv.select(self.any, outer, 0), inner
 
-    def tile(self, i: nv.Int) -> nv.Int:
-        """The tile of queries that the block takes as number ``i``."""
+    def step(self, outer: nv.Int, inner: nv.Int, rows_matter: bool = True) -> tuple[nv.Int, nv.Int]:
+        """The tile of queries, and which of the block's heads. ``rows_matter``: else the tile may be another one where
+        all queries see all keys."""
+        i, head = self._heads.divmod(inner) if self._interleaved else (inner, outer)
+        return self.tile(i, rows_matter), head
+
+    @property
+    def nested(self) -> tuple[nv.Int, nv.Int]:
+        """Turns of two loops over the same steps, of which `nested_step` takes the numbers."""
+        heads, count = self._heads.value, self.count
+        return (count, heads) if self._interleaved else (heads, count)
+
+    def nested_step(self, outer: nv.Int, inner: nv.Int) -> tuple[nv.Int, nv.Int]:
+        """The tile of queries, and which of the block's heads."""
+        i, head = (outer, inner) if self._interleaved else (inner, outer)
+        return self.tile(i), head
+
+    def tile(self, i: nv.Int, rows_matter: bool = True) -> nv.Int:
+        """The tile of queries that the block takes as number ``i`` of a head. ``rows_matter``: see `step`."""
         if self._backwards:
             return self.end - 1 - i
-        if self._turned is None:
+        if self._turned is None or not rows_matter:
             return self.first + i
         turned = i + self._turned
         return self.first + nv.select(turned >= self.count, turned - self.count, turned)
@@ -151,24 +176,29 @@ class GradientTiles:
     tiles are so unequal, or wait for those with the keys before them, which shall have begun earlier. Then a band has
     as many heads as fit into L2 with their queries and dQ (of heads that share one of k and v, one at a time), and the
     last one more: the long tiles of a few heads would end last. Of long heads it has as many as keep all SMs busy to
-    the end. Else a band is one head. ``descending``: whether tiles come from the last keys to the first. ``shares``:
+    the end. Else a band is one head. ``descending``: whether tiles come from the last keys to the first.
+    ``interleaved``: blocks that wait for each other take a tile of queries of each of their heads before the next one,
+    and a band has so many heads that few blocks of each are at work: they stay close together, in whichever head they
+    are, and read the same queries. ``shares``:
     several blocks, one after the other, have the same keys. The first number says into how many parts the queries are
     cut that see them, the second one into how many the heads of q.
     """
 
     def __init__(
         self, q: nv.Array, k: nv.Array, q_starts: nv.Array | None, k_starts: nv.Array | None, tile_m: int, tile_n: int,
-        bands: bool, descending: bool = False, shares: tuple[nv.Int, nv.Int] | None = None,
+        bands: bool, descending: bool = False, interleaved: bool = False,
+        shares: tuple[nv.Int, nv.Int] | None = None,
     ) -> None:  # fmt: skip
         self._sequences = Sequences(q, k, q_starts, k_starts, None, None)
         self._by_keys = Sequences(k, q, k_starts, q_starts, None, None)
-        self.tile_m, self.tile_n, self.descending = tile_m, tile_n, descending
+        self.tile_m, self.tile_n = tile_m, tile_n
+        self.descending, self.interleaved = descending, interleaved
         self.packed, self.packed_keys = q_starts is not None, k_starts is not None
         self._heads, self._kv_heads = q.shape[2], k.shape[2]
         self.group = self._heads // self._kv_heads
-        self._rows = self._sequences.tiles(tile_m) if self.packed else nv.cdiv(q.shape[1], tile_m)
+        self.rows = self._sequences.tiles(tile_m) if self.packed else nv.cdiv(q.shape[1], tile_m)
         self._columns = self._by_keys.tiles(tile_n) if self.packed_keys else nv.cdiv(k.shape[1], tile_n)
-        self.count = self._heads * self._rows * (1 if self.packed else self._sequences.count)
+        self.count = self._heads * self.rows * (1 if self.packed else self._sequences.count)
         """Numbers of tiles of queries of all heads."""
         every = self._kv_heads * (1 if self.packed_keys else self._sequences.count)
         self.key_tiles = every * self._columns
@@ -176,12 +206,15 @@ class GradientTiles:
         if shares is not None:
             self.shares, self._parts = (Divisor.of(n) for n in (shares[0] * shares[1], shares[0]))
             self.heads, self.blocks = self.group // shares[1], self.key_tiles * self.shares.value
+        self.by_heads = Divisor.of(self.heads)
         together: nv.Int = 1
         last: nv.Int | None = None
         if bands:
             head = q.shape[3] * BYTES
             together = nv.max(L2_BYTES // (head * nv.max(q.shape[1] if not self.packed else 1, 1)), 1)
             last = nv.select(self._columns < LONG, together, nv.cdiv(LAST_TILES, nv.max(self._columns, 1)))
+        if interleaved:
+            together = last = nv.max(arch.SMS // (WAITING * (1 if self.shares is None else self.shares.value)), 1)
         self._order = RowGroups(every, self._columns, nv.min(together, nv.max(every, 1)), last)
 
     def keys_of(self, block: nv.Int, whole_warp: bool) -> KeyTile:
@@ -229,16 +262,17 @@ class GradientTiles:
         return first, first + each + nv.select(at.share < more, 1, 0)
 
     def first(self, number: nv.Int, sequence: Sequence, head: nv.Int) -> nv.Int:
-        """The number of the first tile of queries of a sequence, of a head of q."""
+        """The number of the first tile of queries of a sequence, of a head of q; those of the next head come ``rows``
+        later."""
         if self.packed:
-            return head * self._rows + sequence.q_first // self.tile_m + number
-        return (number * self._heads + head) * self._rows
+            return head * self.rows + sequence.q_first // self.tile_m + number
+        return (number * self._heads + head) * self.rows
 
     def queries_of(self, tile: nv.Int) -> QueryTile:
         """The tile of queries of such a number."""
         number: nv.Int
         query: nv.Int
-        outer, row = tile // self._rows, tile % self._rows
+        outer, row = tile // self.rows, tile % self.rows
         if self.packed:
             head = outer
             number, query = self._sequences.find(row, self.tile_m, False)

@@ -129,4 +129,5 @@ def test_no_option_takes_registers_that_are_not_there(size, rows, softcap, told,
     nv.jit(gradients.__wrapped__, strict=True).compile(
         *arrays, *given, 0, 1.0, 0, 0, 0.0,
         config=config, bounded=bounded, scores=kind, ordered=ordered,
+        interleaved=ordered and bounded == (False, True),
     )  # fmt: skip

@@ -32,6 +32,7 @@ def check(case, **options):
             (Case(40, 140, heads=2, size=136, value_size=16, window=(5, 60)), {}),
             (Case(20, 30, size=64, batch=3, window=(0, 0)), {}),
             (Case(20, 30, heads=2, size=128, softcap=1.5, ordered=True), {}),
+            (Case(190, 200, heads=4, kv_heads=2, size=64, window=(None, 0), ordered=True), {"causal": True}),
         ],
         3,
     ),
