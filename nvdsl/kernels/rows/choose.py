@@ -59,9 +59,9 @@ memory does, and where a cluster shares the longest rows."""
 
 _BLOCKS_OF_AN_SM = 32
 
-_LATER_BYTES = 5 << 20
-"""Of rows: so far behind a row lies the one that L2 is asked for. Memory reads them in 2.5 us, its latency twice; from
-10 MB on L2 throws out again what it was asked for."""
+_LATER_BYTES, _LATER_OF_WARPS = 5 << 20, 3 << 20
+"""Of rows: so far behind a row lies the one that L2 is asked for, and the same for rows that one warp has in registers.
+Memory reads them in 2.5 us, its latency twice; from 10 MB on L2 throws out again what it was asked for."""
 
 _FRAMED = 256
 """Bytes of a row from which on it is taken by accesses that begin before it."""
@@ -126,11 +126,12 @@ def choose(
     if framed and (shared or wide > grain):
         config = framed_by(cols, config, itemsize, multiple)
     same = (smallest or itemsize) == itemsize and (framed or grain == widest)  # accesses of 16 bytes from one on
-    later = _LATER_BYTES if written and same else 0
+    later = written and same
     if not shared:
         if arrays * config.steps * wide > _REGISTERS:
             return replace(config, keep="memory")
-        return replace(config, ahead=_REGISTERS_AHEAD if beside else 0, later=later if lanes == 32 else 0)
+        ahead = _REGISTERS_AHEAD if beside else 0
+        return replace(config, ahead=ahead, later=_LATER_OF_WARPS if later and lanes == 32 else 0)
     taken = arrays * config.groups * config.part * itemsize
     threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside, written)
     if (several or whole) and passes < 4:
@@ -146,8 +147,9 @@ def choose(
     piecewise = beside and passes == 3 or once and (several or cluster > 2) and config.steps <= _FEW_ARRIVALS
     arrivals = config.steps if piecewise and cluster > 1 else 1
     return replace(
-        config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals, apart=apart, later=later
-    )
+        config, keep="shared", blocks_per_sm=blocks, ahead=ahead, arrivals=arrivals, apart=apart,
+        later=_LATER_BYTES if later else 0,
+    )  # fmt: skip
 
 
 def _lanes(size: int, each: int, written: bool, ragged: bool, twice: bool) -> int:
