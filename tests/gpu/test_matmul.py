@@ -182,6 +182,23 @@ def test_small_products():
 
 
 @in_child(timeout=240)
+def test_few_columns_off_the_grid():
+    """Every start of a row, both ways round; other rows' NaNs in the vectors that rows begin and end in; clusters."""
+    import torch
+
+    for m, n, k in [(4099, 5, k) for k in range(401, 408)] + [(700, 8, 9002), (20000, 3, 301), (54, 8, 8014)]:
+        a, b = made((m, k), "bfloat16", 1), made((n, k), "bfloat16", 2).mT
+        check(a, b)
+        check(b.mT, a.mT)
+        a[::3] = float("nan")
+        got = nv.matmul(a, b)
+        assert got[::3].isnan().all() and not torch.cat([got[1::3], got[2::3]]).isnan().any()
+    bias = made((5,), "float16", 3)
+    a, b = made((3000, 703), "float16", 1), made((5, 703), "float16", 2).mT
+    close(nv.matmul(a, b, bias=bias, activation="relu"), (a.double() @ b.double() + bias.double()).relu(), 703)
+
+
+@in_child(timeout=240)
 def test_short_k():
     for layout in ("nn", "nt", "tn", "tt"):
         for m, n, k in ((3000, 3001, 7), (1105, 568, 25), (700, 900, 34), (9000, 66, 90), (4100, 1000, 8)):
