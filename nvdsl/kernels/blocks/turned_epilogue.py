@@ -59,7 +59,7 @@ class TurnedEpilogue(TmaEpilogue):
 class WideEpilogue(TurnedEpilogue):
     """`TurnedEpilogue` of 16 bits in pieces of 64 rows and all columns, one of which can be on its way out.
 
-    Of a tile of 256 x 200 a consumer has two then, not eight that wait for each other: 2,300 clocks instead of 3,700.
+    Of a tile of 256 x 200 a consumer has two then, not eight that wait for each other: 1,200 clocks less on an H200.
     """
 
     def __init__(
