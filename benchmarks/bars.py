@@ -160,7 +160,7 @@ def host(what: str) -> Callable[[str], Figure]:
 RANDOM, SQUARES, FEW = "matmul-random-h200", "matmul-random-squares-h200", "matmul-few-rows-h200"
 KINDS, GROUPED, BITS = "matmul-kinds-13135337-h200", "grouped-h200", "quantized-h200"
 FORWARD, BACKWARD, DECODE, E4M3 = (f"attention{x}-h200" for x in ("", "-backward", "-decode", "-e4m3"))
-FUSED, FORWARDS, FIRST = "fused-h200", "rows-h200", "first-converted-h200"
+FUSED, FORWARDS, FIRST = "fused-h200", "rows-h200", "first-last-h200"
 TAILS, OFTEN = "small_products.md#the-tails-of-random-shapes", "few_rows.md#long-k-few-rows-one-column"
 GRID, SLOPES = "matmul.md#what-bounds-squares-of-the-grid", "attention_backward.md#what-bounds-it-and-what-was-tried"
 average = statistics.geometric_mean
