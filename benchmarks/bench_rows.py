@@ -188,8 +188,10 @@ def _gradient(p: Problem, function: Callable[[torch.Tensor], torch.Tensor]) -> t
     return torch.autograd.grad(function(x), x, p.dy)[0]
 
 
-def run(what: str, rows: int, cols: int, dtype: torch.dtype, rounds: int, places: int) -> dict[str, Any]:
-    memory, arrays = memory_of(rows, cols, dtype), ARRAYS.get(what, 2)
+def run(
+    what: str, rows: int, cols: int, dtype: torch.dtype, rounds: int, places: int, memory: Memory
+) -> dict[str, Any]:
+    arrays = ARRAYS.get(what, 2)
     copied = rows // 2 if arrays == 1 else rows  # as many bytes as it reads
     found: list[dict[str, list[float]]] = []
     for _ in range(places):
@@ -247,16 +249,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="at each place")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    found = []
+    found, dtype = [], getattr(torch, args.dtype)
+    sizes = [
+        (int(rows), int(cols)) for rows, cols in (x.split("x") for x in [*args.sizes, *drawn(args.drawn, args.seed)])
+    ]
+    largest = max(sizes, key=math.prod)
+    memory = memory_of(*largest, dtype)  # one for all: a library that keeps what it was given would fill the GPU
     for what in args.kernels:
-        for size in [*args.sizes, *drawn(args.drawn, args.seed)]:
-            rows, cols = map(int, size.split("x"))
-            row = run(what, rows, cols, getattr(torch, args.dtype), args.rounds, args.places)
+        for rows, cols in sizes:
+            row = run(what, rows, cols, dtype, args.rounds, args.places, memory)
             found.append(row)
             shown = [f"{name} {value:.3f}" if "ratio" in name else f"{name} {value:.0f}"
                      for name, value in row.items() if isinstance(value, float)]  # fmt: skip
             low, high = row["places_to_copy"]
-            print(f"{what:<23}{size:>12}", *shown, f"({low:.3f} to {high:.3f})", flush=True)
+            print(f"{what:<23}{f'{rows}x{cols}':>12}", *shown, f"({low:.3f} to {high:.3f})", flush=True)
             if args.out:
                 write(args.out, "bench_rows.py", {"machine": machine(), "rows": found})
                 picture = charts.over_columns(f"Functions over rows, {args.dtype}, {machine()['gpu']}", found)
