@@ -70,6 +70,9 @@ class TorchTensor:
     def expand(self, shape):
         return TorchTensor(self.dtype.name, shape, (0,) * len(shape), self._ordinal, self._address, self.device.type)
 
+    def untyped_storage(self):
+        return SimpleNamespace(resize_=lambda size: None)
+
     def view(self, dtype):
         viewed = self._host.view(_numpy_dtype(dtype.name))
         return TorchTensor(dtype.name, self.shape, self._strides, -1, host=viewed)

@@ -1,5 +1,6 @@
 """The ops of nvdsl.torch on the CPU, in the simulator: what torch asks of an op, results, gradients, torch.compile."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import nvdsl as nv  # noqa: E402
 import nvdsl.torch as nt  # noqa: E402
+from nvdsl.driver import new_arrays  # noqa: E402
+from nvdsl.kernels.arguments import Argument  # noqa: E402
 from nvdsl.torch import cross_entropy_ops, norm_ops, product_ops, softmax_ops  # noqa: E402
 from tests.exhaustive import sample  # noqa: E402
 
@@ -310,3 +313,14 @@ def test_softmax_of_nothing_is_nothing(shape, dim):
     for made in (nt.softmax(x, dim), nt.log_softmax(x, dim)):
         made.sum().backward()
         assert made.shape == shape and x.grad.shape == shape
+
+
+def test_what_makes_results_of_repeated_calls_keeps_no_memory():
+    """It may come from the pool of a CUDA graph, in which torch.compile refuses what stays."""
+    x = torch.zeros(2)
+    make = new_arrays.maker(Argument.of("x", x).memory, (3, 4), nv.bf16)
+    kept = [y for y in gc.get_objects() if type(y) is torch.Tensor and y.dtype is torch.bfloat16]
+    assert kept and not any(y.untyped_storage().nbytes() for y in kept)
+    made, address = make()
+    assert made.dtype is torch.bfloat16 and made.shape == (3, 4) and made.is_contiguous()
+    assert made.data_ptr() == address and made.fill_(1).sum() == 12
