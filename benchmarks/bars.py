@@ -160,9 +160,10 @@ def host(what: str) -> Callable[[str], Figure]:
 RANDOM, SQUARES, FEW = "matmul-random-h200", "matmul-random-squares-h200", "matmul-few-rows-h200"
 KINDS, GROUPED, BITS = "matmul-kinds-13135337-h200", "grouped-h200", "quantized-h200"
 FORWARD, BACKWARD, DECODE, E4M3 = (f"attention{x}-h200" for x in ("", "-backward", "-decode", "-e4m3"))
-FUSED, FORWARDS, AHEAD, FIRST = "fused-h200", "rows-h200", "rows-ahead-h200", "first-last-h200"
+FUSED, FORWARDS, FIRST = "fused-h200", "rows-h200", "first-last-h200"
 TAILS, OFTEN = "small_products.md#the-tails-of-random-shapes", "few_rows.md#long-k-few-rows-one-column"
 GRID, SLOPES = "matmul.md#what-bounds-squares-of-the-grid", "attention_backward.md#what-bounds-it-and-what-was-tried"
+SHORT = "rows.md#768-columns-without-that"
 average = statistics.geometric_mean
 
 PRODUCTS = [
@@ -208,14 +209,16 @@ ATTENTION = [
         most=True),
 ]  # fmt: skip
 ROWS = [
-    *(Bar(f"{title}, over {whose}", limit, name, rows(f"ratio_to_{other}", kernel=kernel), tried)
+    *(Bar(f"{title}, over {whose}", limit, FORWARDS, rows(f"ratio_to_{other}", kernel=kernel), tried)
       for other, whose, limit in (("copy", "a copy of as many bytes", 0.97), ("quack", "QuACK", 1.0))
-      for title, name, kernel, tried in (
-          ("softmax", FORWARDS, "softmax", "rows.md#softmax-of-32768-columns"),
-          ("LayerNorm", AHEAD, "layer_norm", "rows.md#what-keeps-layernorm-from-more"),
-          ("RMSNorm", AHEAD, "rms_norm", "rows.md#rmsnorm-of-65536-columns"),
-          ("cross entropy with its gradient", AHEAD, "cross_entropy, gradient", ""),
-          ("a loss alone", FORWARDS, "cross_entropy", "rows.md#the-loss-alone"))),
+      for title, kernel, tried in (
+          ("softmax", "softmax", "rows.md#softmax-of-32768-columns"),
+          ("LayerNorm", "layer_norm", SHORT),
+          ("LayerNorm with a bias", "layer_norm, bias", SHORT),
+          ("RMSNorm", "rms_norm", SHORT),
+          ("cross entropy with its gradient", "cross_entropy, gradient", SHORT),
+          ("a loss alone", "cross_entropy", "rows.md#the-loss-alone"))
+      if (other, kernel) != ("quack", "layer_norm, bias")),
     Bar("gradients of RMSNorm, over QuACK", 1.0, "rows-gradients-h200",
         rows("ratio_to_quack", kernel="rms_norm_backward")),
     Bar("20 layers of 128 in one kernel, over cuBLASLt", 5, FUSED,
