@@ -18,7 +18,7 @@ from nvdsl.mlir.dialects import (
 )
 from nvdsl.trace import limits
 from nvdsl.trace.explain import explain
-from nvdsl.trace.regions import erase_discarded
+from nvdsl.trace.regions import discarding
 from nvdsl.trace.watch import located
 
 # A value that outlives its module is a dangling pointer inside MLIR, and using one ends the process. Whoever keeps
@@ -64,13 +64,12 @@ def _traced(name: str, specs: list[Any], body: Callable[[list[Any]], None], late
         module = ir.Module.create(nowhere)
         _latest.append(module)
         arguments = HostArguments(specs)
-        with ir.InsertionPoint(module.body):
+        with discarding(module), ir.InsertionPoint(module.body):
             function = func.FuncOp(name, (arguments.types, []), loc=nowhere)
             arguments.describe(function)
             with ir.InsertionPoint(function.add_entry_block()):
                 body(arguments.values(function.arguments))
                 func.ReturnOp([], loc=nowhere)
-        erase_discarded(module)
         return Traced(module, later)
 
 

@@ -6,7 +6,9 @@ without results, in their place; when all is known, the final op takes over thei
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Self
 
 from nvdsl.mlir import ir
@@ -79,24 +81,27 @@ class Construct:
 
 
 _DISCARDED = "nvdsl.discarded"
+_module: ContextVar[Any] = ContextVar("nvdsl_traced_module")
+
+
+@contextmanager
+def discarding(module: Any) -> Iterator[None]:
+    """Where a module is traced: it takes what is discarded, until the trace ends without an error."""
+    token = _module.set(module)
+    try:
+        yield
+    finally:
+        _module.reset(token)
+    for op in reversed(list(module.body.operations)):  # the innermost first: it uses what the others made
+        if _DISCARDED in op.operation.attributes:
+            op.operation.erase()
 
 
 def discard(op: Any) -> None:
     """Take an op out of its function, but not out of its module: the program may have kept values that were made in
     it, and MLIR would read freed memory where another trace uses one."""
-    root = op.operation
-    while root.parent is not None:
-        root = root.parent.operation
     op.operation.attributes[_DISCARDED] = ir.UnitAttr.get()
-    *_, last = root.regions[0].blocks[0].operations
-    op.move_after(last)
-
-
-def erase_discarded(module: Any) -> None:
-    """Of a trace that went on, and ends without an error."""
-    for op in list(module.body.operations):
-        if _DISCARDED in op.operation.attributes:
-            op.operation.erase()
+    op.move_after(_module.get().body.operations[0])  # in no time: a recursion without end discards thousands
 
 
 def add_block(op: Any, region: int, types: Sequence[Any]) -> Any:

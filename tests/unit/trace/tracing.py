@@ -16,7 +16,7 @@ from nvdsl.ir import location
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import func
 from nvdsl.trace.carry import is_value
-from nvdsl.trace.regions import erase_discarded
+from nvdsl.trace.regions import discarding
 from nvdsl.trace.rewrite import convert
 from nvdsl.trace.watch import located
 from tests.unit.trace.evaluate import Evaluator
@@ -92,13 +92,12 @@ def _trace(function: Callable[..., Any], types: tuple[Any, ...]) -> Traced:
         with ir.InsertionPoint(module.body):
             op = func.FuncOp("traced", ([t.ir for t in types], []))
         block = op.add_entry_block()
-        with ir.InsertionPoint(block):
+        with discarding(module), ir.InsertionPoint(block):
             result = converted(*(t(x) for t, x in zip(types, block.arguments, strict=True)))
             values = [x for x in (result if isinstance(result, tuple) else (result,)) if is_value(x)]
             func.ReturnOp(values)
         signature = ir.FunctionType.get([t.ir for t in types], [x.type for x in values])
         op.attributes["function_type"] = ir.TypeAttr.get(signature)
-        erase_discarded(module)
         module.operation.verify()
         return Traced(module, op.operation, result)
 
