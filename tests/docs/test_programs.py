@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 ELSEWHERE = {"docs/matmul.md", "docs/tuning.md"}
-"""Their tests check more than the output: tests/unit/gemm/test_docs.py, tests/unit/tune/test_docs.py."""
+"""Their tests check more than the output: tests/unit/kernels/gemm/test_docs.py, tests/unit/tune/test_docs.py."""
 
 PAGES = [
     path.relative_to(ROOT).as_posix()

@@ -76,7 +76,7 @@ def public(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_every_public_name_has_an_example(module):
     missing = [name for name in public(module) if name not in EXAMPLES and name not in SILENT]
-    assert not missing, f"write an example in tests/sim/examples.py of {missing}"
+    assert not missing, f"write an example in tests/sim/examples/, of {missing}"
 
 
 def test_no_example_is_of_a_name_that_is_gone():

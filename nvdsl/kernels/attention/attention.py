@@ -14,7 +14,7 @@ from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.attention import combine, copies, forward, options, tuned
-from nvdsl.kernels.attention.config import choose
+from nvdsl.kernels.attention.choose import choose
 from nvdsl.kernels.attention.heads import Grouped, Heads, Operand, Reshaped
 from nvdsl.kernels.attention.options import Lengths
 from nvdsl.kernels.attention.scores import ScoreKind
@@ -272,8 +272,9 @@ def _results(heads: Heads, lengths: Lengths, out: Any, return_lse: bool) -> tupl
     if result.spec.dtype not in types:
         wanted = " or ".join(t.name for t in types)
         raise ArgumentError(
-            f"out is of {result.spec.dtype.name}", rule=f"beside q of {heads.dtype.name} it is of {wanted}"
-        )
+            f"out is of {result.spec.dtype.name}", rule=f"beside q of {heads.dtype.name} it is of {wanted}",
+            fix="pass none: out=None makes one",
+        )  # fmt: skip
     if not return_lse:
         return Operand(result), None
     batch, queries, count, _ = heads.q.shape

@@ -198,7 +198,7 @@ def _check_caches(**given: Any) -> None:
 def _of_bias(given: Any, bias: Reshaped | None, cap: float, ordered: bool, heads: Heads) -> Reshaped:
     """Where the gradient of ``bias`` goes. Raises ArgumentError where it has none."""
     if bias is None:
-        raise ArgumentError("dbias without bias", rule="it is the gradient of bias")
+        raise ArgumentError("dbias without bias", rule="it is the gradient of bias", fix="pass the forward call's bias")
     if cap > 0.0:
         raise ArgumentError(
             f"dbias with softcap={cap}",

@@ -99,6 +99,7 @@ def _starts(name: str, given: Any, rows: int, of: str) -> Argument | None:
         raise ArgumentError(
             f"{name} goes from {values[0]} to {values[-1]}, and {of} has {rows} rows",
             rule="sequence i has the rows from entry i to entry i + 1, in ascending order",
+            fix=f"of lengths: {name} = np.cumsum([0, *lengths])",
         )
     return found
 
@@ -164,7 +165,8 @@ def check_score(score: Any, operands: Any) -> None:
     if score is not None and not callable(score):
         raise ArgumentError(f"score={score!r}", rule="score is a function score(s, batch, head, query, key, *operands)")
     if len(operands) and score is None:
-        raise ArgumentError("operands without score", rule="they are read by score(s, batch, head, query, key, ...)")
+        raise ArgumentError("operands without score", rule="they are read by score(s, batch, head, query, key, ...)",
+                            fix="pass score=, or leave operands out")  # fmt: skip
     if score is None:
         return
     for x in operands:

@@ -210,7 +210,11 @@ class ProductCall(BoundCall):
         if self.out is None:
             raise ArgumentError("out=None", rule="what is timed is written somewhere", fix="pass an array as out")
         if not isinstance(bound.function, nv.Autotuned):
-            raise ArgumentError("this product is computed by one kernel: there is nothing to tune")
+            raise ArgumentError(
+                "a call with nothing to tune",
+                rule="tuning chooses between the configurations of a kernel, of which this product's has one",
+                fix="call nv.matmul(...) as it is",
+            )
         with bound.packed(self.sources) as sources:
             described = bound.described(sources, self.alpha, self.beta)
             arguments = [View(spec, x) if isinstance(spec, ArraySpec) else x for spec, x in described]

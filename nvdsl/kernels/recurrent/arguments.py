@@ -120,8 +120,9 @@ def _weights(
     for array in (w_ih, w_hh):
         if array.spec.dtype is not x.spec.dtype:
             raise ArgumentError(
-                f"{array.name} is of {array.spec.dtype.name}", rule=f"weights have the type of x, {x.spec.dtype.name}"
-            )
+                f"{array.name} is of {array.spec.dtype.name}", rule=f"weights have the type of x, {x.spec.dtype.name}",
+                fix="convert it",
+            )  # fmt: skip
         if len(array.spec.shape) != 2:
             raise ArgumentError(f"{array.name} has the shape {array.spec.shape}", rule="a weight is a matrix")
     rows, columns = w_hh.spec.shape
@@ -148,7 +149,8 @@ def states(given: Any, names: Sequence[str], x: Argument, shape: tuple[int, ...]
     if len(names) == 1:
         return [state(names[0], given, x, shape)]
     if not isinstance(given, tuple | list) or len(given) != len(names):
-        raise ArgumentError("a state that is no pair", rule=f"the state of an LSTM is ({', '.join(names)})")
+        raise ArgumentError("a state that is no pair", rule=f"the state of an LSTM is ({', '.join(names)})",
+                            fix="pass a tuple of both, of which each may be None")  # fmt: skip
     return [state(name, array, x, shape) for name, array in zip(names, given, strict=True)]
 
 

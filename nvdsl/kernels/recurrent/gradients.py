@@ -133,7 +133,10 @@ def _saved(layers: Layers, saved: Sequence[Any]) -> list[Argument]:
     of_layer = [*layers.saved_shapes() * layers.directions, (layers.of_y, layers.dtype)]
     expected = of_layer * len(layers.layers)
     if len(saved) != len(expected):
-        raise ArgumentError(f"{len(saved)} saved arrays", rule=f"{len(expected)}, as the forward call returned them")
+        raise ArgumentError(
+            f"{len(saved)} saved arrays", rule=f"{len(expected)}, as the forward call returned them",
+            fix="call it with save=True, and pass its third result",
+        )  # fmt: skip
     return [_like("saved", array, *one) for array, one in zip(saved, expected, strict=True)]
 
 

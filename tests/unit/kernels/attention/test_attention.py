@@ -15,7 +15,8 @@ import nvdsl as nv
 from nvdsl.errors import ArgumentError
 from nvdsl.kernels.attention import attention as module
 from nvdsl.kernels.attention import tuned
-from nvdsl.kernels.attention.config import SIZES, choose
+from nvdsl.kernels.attention.choose import choose
+from nvdsl.kernels.attention.config import SIZES
 from nvdsl.kernels.attention.scores import ScoreKind
 from nvdsl.tune import device
 from tests.exhaustive import sample

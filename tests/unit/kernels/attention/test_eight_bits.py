@@ -9,7 +9,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
-from nvdsl.kernels.attention.config import choose
+from nvdsl.kernels.attention.choose import choose
 from nvdsl.kernels.attention.forward import attention as kernel
 from tests.exhaustive import sample
 from tests.sim.simulate import run

@@ -14,7 +14,7 @@ import nvdsl as nv
 from nvdsl import sim
 from nvdsl.errors import ToolchainError
 from nvdsl.kernels.attention import forward
-from nvdsl.kernels.attention.config import choose
+from nvdsl.kernels.attention.choose import choose
 from nvdsl.kernels.attention.scores import Rows, ScoreKind, Scores
 from nvdsl.kernels.attention.tiles import Place, Sight, Tiles
 from nvdsl.kernels.blocks.divisor import Divisor

@@ -7,7 +7,8 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.kernels.attention import combine, forward
-from nvdsl.kernels.attention.config import SIZES, choose
+from nvdsl.kernels.attention.choose import choose
+from nvdsl.kernels.attention.config import SIZES
 from nvdsl.kernels.attention.scores import ScoreKind
 from tests.exhaustive import exhaustive
 

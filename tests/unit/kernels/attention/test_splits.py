@@ -2,7 +2,7 @@
 
 import pytest
 
-from nvdsl.kernels.attention import config, gradient_config
+from nvdsl.kernels.attention import choose, gradient_config
 from nvdsl.kernels.attention.splits import in_clusters
 from nvdsl.kernels.blocks.tile_scheduler import RowGroups
 
@@ -34,7 +34,7 @@ def test_a_cluster_has_no_more_blocks_than_there_are_sms(sms):
 def of(queries, keys, heads, seen=None, **options):
     common = {"packed": False, "page": 0, "told": False, "splits": None, "sms": SMS, "left": seen is not None}
     given = {"bounded": True, "seen": seen} | common | options
-    return config.choose(192, 192, 1, queries, heads, heads, keys, **given)
+    return choose.choose(192, 192, 1, queries, heads, heads, keys, **given)
 
 
 def test_a_window_is_what_counts_of_many_keys():
