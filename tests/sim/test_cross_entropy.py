@@ -84,6 +84,15 @@ def test_special_values():
     assert nv.cross_entropy(*none, reduction="none").shape == (0,)
 
 
+def test_logits_far_from_zero_lose_no_digits():
+    x, labels = np.random.default_rng(1).standard_normal((3, 40)).astype(np.float32), np.array([0, 20, 39])
+    x += 10_000
+    losses, gradient = nv.cross_entropy(x, labels, reduction="none", grad=True)
+    expected, slopes, _ = reference.cross_entropy(x, labels)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("level", sim.options.LEVELS)
 @pytest.mark.parametrize("config", sample([RowsConfig(4, 8, 1, 2, 1), RowsConfig(2, 128, 2, 1, 0)], 1), ids=str)
 def test_in_place_under_all_schedules(config, level):

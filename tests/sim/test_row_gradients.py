@@ -193,6 +193,7 @@ def test_no_rows():
     dx, dweight = nv.rms_norm_backward(x, x, rstd)
     assert dx.shape == (0, 12) and (dweight == 0).all()
     assert nv.softmax_backward(x, x).shape == (0, 12)
+    assert nv.softmax(np.zeros((2, 3, 0, 12), np.float32).transpose(0, 2, 1, 3)).shape == (2, 0, 3, 12)
     assert [y.shape for y in nv.layer_norm(x, mean=True, rstd=True)] == [(0, 12), (0,), (0,)]
 
 

@@ -221,7 +221,7 @@ def _check_type(argument: Argument, dtypes: Sequence[nv.DType]) -> None:
 def _step(argument: Argument, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Elements from one row to the next."""
     axes = [(n, step) for n, step in zip(shape, strides, strict=True) if n > 1]
-    if not all(step == n * inner for (_, step), (n, inner) in zip(axes, axes[1:], strict=False)):
+    if 0 not in shape and not all(step == n * inner for (_, step), (n, inner) in zip(axes, axes[1:], strict=False)):
         raise _uneven(argument)
     return axes[-1][1] if axes else argument.spec.shape[-1]
 

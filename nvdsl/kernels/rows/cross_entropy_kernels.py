@@ -54,9 +54,10 @@ def cross_entropy(
         whole = [lambda total, step: total + row.only(step, given(step))] if smooth else []
         found = Exponentials.of(row, given, *whole)
         lse = found.highest + found.logarithm
-        loss = lse - label.logit()
+        surprise = found.highest - label.logit() + found.logarithm  # where logits are far from 0, lse has lost digits
+        loss = surprise
         if smooth:
-            loss = (1.0 - smoothing) * loss + smoothing * (lse - found.sums[0] / nv.f32(cols))
+            loss = (1.0 - smoothing) * surprise + smoothing * (lse - found.sums[0] / nv.f32(cols))
         loss = loss + z_loss * lse * lse
         if label.tells:
             each[row.index] = label.valid(loss)
@@ -68,8 +69,9 @@ def cross_entropy(
                 nv.griddep_wait()
                 share = 1.0 / counted[0]
             _write_gradient(
-                row, gradient, found.made, found.scale, label, lse, share, smoothing if smooth else None, z_loss
-            )
+                row, gradient, found.made, found.scale, label, surprise, lse, share, smoothing if smooth else None,
+                z_loss,
+            )  # fmt: skip
 
     kernel()
     if result is not None:
@@ -110,7 +112,8 @@ def cross_entropy_backward(
             nv.griddep_wait()
             factor = factor / counted[0]
         made = lambda step: nv.math.exp_approx(given(step) - highest)  # noqa: E731
-        _write_gradient(row, dx, made, 1.0, label, highest, factor, smoothing if smooth else None, z_loss)
+        surprise = highest - label.logit()
+        _write_gradient(row, dx, made, 1.0, label, surprise, highest, factor, smoothing if smooth else None, z_loss)
 
     kernel()
 
@@ -164,19 +167,21 @@ def _write_gradient(
     made: Parts,
     scale: Any,
     label: Label,
+    surprise: Any,
     lse: Any,
     factor: Any,
     smoothing: Any,
     z_loss: Any,
 ) -> None:
     """``factor * (softmax(x) (1 + 2 z_loss lse) - (1 - smoothing) onehot(label) - smoothing / n)``; 0 where the row is
-    ignored, whatever its logits are. ``made`` times ``scale``: the softmax."""
+    ignored, whatever its logits are. ``made`` times ``scale``: the softmax; ``surprise``: minus the logarithm of the
+    label's."""
     factor = label.valid(factor)
     more = nv.math.fma(2.0 * z_loss, lse, 1.0) * factor
     less = factor if smoothing is None else factor * (1.0 - smoothing)
     evenly = 0.0 if smoothing is None else factor * smoothing / nv.f32(row.cols)
     share = scale * more
-    own = nv.math.exp_approx(label.logit() - lse) * more - evenly
+    own = nv.math.exp_approx(-surprise) * more - evenly
     one = One(label.is_mine, label.column, nv.where(label.kept, own, 0.0) - less)
     row.write(out, lambda step: nv.where(label.kept, made(step) * share - evenly, 0.0), one)
 
