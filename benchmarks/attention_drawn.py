@@ -63,6 +63,33 @@ KINDS = {
 }  # fmt: skip
 
 
+def _ordered(batch: int, heads: int, kv_heads: int, rows: int, size: int, causal: bool) -> tuple[Problem, str]:
+    kind = "causal" if causal else "full"
+    return Problem(kind, batch, heads, kv_heads, rows, rows, size, size, causal, ordered=True), "gradients"
+
+
+def _documents(batch: int, heads: int, rows: int, size: int, *lengths: int) -> tuple[Problem, str]:
+    return Problem("documents", batch, heads, heads, rows, rows, size, size, False, lengths=lengths), "forward"
+
+
+SETS = {
+    "ordered": [
+        _ordered(2, 16, 16, 8192, 128, False), _ordered(8, 16, 16, 2048, 64, False),
+        _ordered(8, 16, 16, 2048, 128, True), _ordered(2, 16, 16, 8192, 64, True),
+        _ordered(2, 16, 16, 8192, 192, True), _ordered(4, 16, 16, 4096, 256, True),
+        _ordered(4, 32, 8, 4096, 128, True), _ordered(2, 16, 2, 4096, 128, True), _ordered(9, 32, 8, 1790, 128, True),
+        (Problem("packed", 1, 128, 8, 2362, 2362, 128, 128, True, lengths=(1956, 300, 106), ordered=True), "gradients"),
+    ],
+    "documents": [
+        _documents(2, 16, 8192, 64, 1000, 5000, 2192), _documents(2, 16, 8192, 128, 1000, 5000, 2192),
+        _documents(8, 16, 2048, 128, 300, 700, 1048), _documents(4, 16, 4096, 192, 1000, 2000, 1096),
+        _documents(4, 16, 4096, 256, 1000, 2000, 1096),
+    ],
+}  # fmt: skip
+"""Problems that are not drawn, and their passes: gradients that are added up in order, and functions of scores that do
+nothing but hide."""
+
+
 def drawn(seed: int, count: int, kinds: tuple[str, ...] = tuple(KINDS)) -> list[Problem]:
     draw = random.Random(seed)
     return [_problem(draw, kinds[i % len(kinds)]) for i in range(count)]

@@ -3,10 +3,11 @@ single calls with the L2 flushed before each, and call after call.
 
     python benchmarks/bench_attention_drawn.py --seed 7 --count 40 [--kinds full packed] [--passes forward]
         [--out build/drawn.json] [--jobs 8] [--seconds 60]
+    python benchmarks/bench_attention_drawn.py --sets ordered documents
 
 bf16, one GPU. The results are compared with FlashAttention-4's before anything is timed; where it refuses a problem,
-that is printed. ``--jobs``: processes that compile side by side, and take turns at the GPU. ``--seconds``: what is not
-timed by then is left out.
+that is printed. ``--sets``: problems of `attention_drawn` that are not drawn. ``--jobs``: processes that compile side
+by side, and take turns at the GPU. ``--seconds``: what is not timed by then is left out.
 """
 
 from __future__ import annotations
@@ -132,12 +133,15 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40, help="problems")
     parser.add_argument("--kinds", nargs="+", choices=attention_drawn.KINDS, default=list(attention_drawn.KINDS))
     parser.add_argument("--passes", nargs="+", choices=PASSES, default=list(PASSES))
+    parser.add_argument("--sets", nargs="+", choices=attention_drawn.SETS, help="instead of problems that are drawn")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     problems = attention_drawn.drawn(chosen.seed, chosen.count, tuple(chosen.kinds))
     tasks = [(p, name) for p in problems for name in chosen.passes if name == "forward" or p.kind != "pages"]
+    if chosen.sets:
+        tasks = [task for name in chosen.sets for task in attention_drawn.SETS[name]]
     rows: list[Row] = []
     machine = paired.machine()
     for (problem, name), found in _each(tasks, chosen.jobs, chosen.seconds):

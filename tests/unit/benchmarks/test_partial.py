@@ -54,6 +54,8 @@ def test_a_seed_draws_the_same_problems_of_attention():
     assert few == many[:9] and len(set(many)) == 40 and attention_drawn.drawn(4, 9) != few
     assert {p.kind for p in many} == set(attention_drawn.KINDS)
     assert all(p.heads % p.kv_heads == 0 and p.size % 8 == 0 and 1e7 < p.work < 4e12 for p in many)
+    always = [problem for problems in attention_drawn.SETS.values() for problem, _ in problems]
+    assert all(p.heads % p.kv_heads == 0 and sum(p.lengths) in (0, p.keys) and p.work > 1e11 for p in always)
     names = attention_drawn.Problem._fields
     row = dict(zip(names, json.loads(json.dumps(many[4])), strict=True))
     again = partial.merged(
