@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, autocast, gradient, like, nothing, operator
+from nvdsl.torch.operators import Tensor, autocast, gradient, like, nothing, of_tensors, operator
 
 _ARRAYS = "Tensor? bias, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k"
 _OPTIONS = "bool causal, SymInt? left, SymInt? right, float? scale, float softcap"
@@ -94,6 +94,7 @@ def _backward(ctx: Any, dout: Tensor, dlse: Tensor) -> tuple[Any, ...]:
 gradient(attention_heads, _backward, _keep, _alone)
 
 
+@of_tensors
 def attention(
     q: Tensor,
     k: Tensor,
@@ -125,6 +126,7 @@ def attention(
     return out
 
 
+@of_tensors
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, gradient, like, operator, rows
+from nvdsl.torch.operators import Tensor, gradient, like, of_tensors, operator, rows
 
 _OPTIONS = "int ignore_index, float label_smoothing, float z_loss, str reduction"
 
@@ -66,6 +66,7 @@ def _backward(ctx: Any, dloss: Tensor, dlse: Tensor) -> tuple[Any, ...]:
 gradient(cross_entropy_rows, _backward, _keep, _alone)
 
 
+@of_tensors
 def cross_entropy(
     input: Tensor,
     target: Tensor,

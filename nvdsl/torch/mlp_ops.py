@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, autocast, gradient, like, operator
+from nvdsl.torch.operators import Tensor, autocast, gradient, like, of_tensors, operator
 from nvdsl.torch.product_ops import matrix_product
 
 F, aten = torch.nn.functional, torch.ops.aten
@@ -72,16 +72,18 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
 gradient(mlp_layers, _backward, _keep)
 
 
+@of_tensors
 def mlp(
     input: Tensor,
     weights: Sequence[Tensor],
-    biases: Sequence[Tensor] | None = None,
+    biases: Sequence[Tensor | None] | None = None,
     *,
     activation: str | None = "relu",
     output_activation: str | None = None,
 ) -> Tensor:
     """Up to 32 linear layers of one width of 64, 128 or 256 in one kernel, by `nvdsl.mlp`; f16 or bf16. ``weights`` and
-    ``biases`` are those of `torch.nn.Linear`. Activations are named: relu, gelu, gelu_tanh, silu, sigmoid, tanh.
+    ``biases`` are those of `torch.nn.Linear`, where a bias may be None. Activations are named: relu, gelu, gelu_tanh,
+    silu, sigmoid, tanh.
 
     The gradient computes the layers once more, one product after the other: it keeps only ``input``.
     """
@@ -90,5 +92,8 @@ def mlp(
         if name not in ACTIVATIONS:
             raise ValueError(f"activation {name!r}: it is one of {', '.join(filter(None, ACTIVATIONS))}, or None")
     input, *weights = autocast(input, *weights)
-    y: Tensor = mlp_layers(input, list(weights), list(biases or []), *names)
+    given = [] if biases is None else list(biases)
+    if any(bias is None for bias in given):  # an op's list has tensors alone
+        given = [input.new_zeros(input.shape[-1:]) if bias is None else bias for bias in given]
+    y: Tensor = mlp_layers(input, list(weights), given, *names)
     return y

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, gradient, like, nothing, operator, rows
+from nvdsl.torch.operators import Tensor, gradient, like, nothing, of_tensors, operator, rows
 
 
 def _made(x: Tensor, weight: Any, bias: Any, residual: Any, eps: float, centered: bool) -> tuple[Tensor, ...]:
@@ -108,6 +108,7 @@ def _backward(ctx: Any, dy: Tensor | None, dtotal: Tensor | None, *rest: Any) ->
 gradient(norm_rows, _backward, _keep, _alone)
 
 
+@of_tensors
 def layer_norm(
     input: Tensor,
     normalized_shape: int | Sequence[int],
@@ -122,6 +123,7 @@ def layer_norm(
     return y if flat is input else y.reshape(input.shape)
 
 
+@of_tensors
 def rms_norm(
     input: Tensor,
     normalized_shape: int | Sequence[int],
@@ -136,6 +138,7 @@ def rms_norm(
     return y if flat is input else y.reshape(input.shape)
 
 
+@of_tensors
 def add_layer_norm(
     input: Tensor,
     residual: Tensor,
@@ -148,6 +151,7 @@ def add_layer_norm(
     return y, total
 
 
+@of_tensors
 def add_rms_norm(
     input: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor]:

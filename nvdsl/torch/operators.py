@@ -8,13 +8,17 @@ there is no GPU), a fake one, which says what results look like, and a formula f
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import torch
 from torch.autograd import forward_ad
 
 Tensor: TypeAlias = torch.Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 _PLAIN = torch.Tensor, torch.nn.Parameter
@@ -131,6 +135,40 @@ def gradient(op: Operator, backward: Callable[..., Any], keep: Callable[..., Non
     """Give an op its gradient. ``keep(ctx, inputs, output)`` saves what ``backward(ctx, *gradients)`` needs. ``alone``:
     the op's function where nothing is saved; it gives None for what only the gradient needs."""
     op.with_gradient(backward, keep, alone)
+
+
+def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
+    """A public function. Where it fails and an argument that its annotation calls a tensor is none, TypeError says so;
+    looked at before, arguments would cost each call."""
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            given = inspect.signature(function)
+            for name, value in given.bind(*args, **kwargs).arguments.items():
+                annotation = given.parameters[name].annotation
+                for what, each in _tensors(name, value, annotation):
+                    if not isinstance(each, torch.Tensor):
+                        wanted = "a list of tensors" if what == name and "[Tensor" in annotation else "a tensor"
+                        raise TypeError(f"{what} is a {type(each).__name__}: it is {wanted} of torch") from None
+                    if each.layout != torch.strided or each.is_nested:
+                        kind = "nested" if each.is_nested else each.layout
+                        raise TypeError(f"{what} is {kind}: it is a dense tensor, x.to_dense() say") from None
+            raise
+
+    return checked
+
+
+def _tensors(name: str, value: Any, annotation: str) -> Iterator[tuple[str, Any]]:
+    """What an argument should have of tensors."""
+    several = "[Tensor" in annotation
+    if "Tensor" in annotation and (value is not None or "None" not in annotation):
+        if several and isinstance(value, Sequence | torch.Tensor | torch.nn.ParameterList):
+            yield from ((f"{name}[{i}]", each) for i, each in enumerate(value) if each is not None)
+        else:
+            yield name, value
 
 
 def rows(x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, autocast, gradient, like, operator
+from nvdsl.torch.operators import Tensor, autocast, gradient, like, of_tensors, operator
 
 RESULTS = {torch.int8: torch.int32, torch.float8_e4m3fn: torch.bfloat16, torch.float8_e5m2: torch.bfloat16}
 """Types of products that are not their operands'."""
@@ -90,6 +90,7 @@ def _sum_to(x: Tensor, shape: Any, dtype: Any) -> Tensor:
     return total if total.shape == shape else total.reshape(shape)
 
 
+@of_tensors
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """`torch.matmul` by `nvdsl.matmul`: any layouts, batches broadcast; the gradients are products, too."""
     input, other = autocast(input, other)
@@ -100,6 +101,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return found
 
 
+@of_tensors
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`torch.nn.functional.linear` by `nvdsl.matmul`: ``input @ weight.T + bias``, the bias added in f32 before the
     result is rounded."""
@@ -135,6 +137,7 @@ def _grouped_backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
 gradient(grouped_product, _grouped_backward, _keep)
 
 
+@of_tensors
 def grouped_matmul(input: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
     """Rows of groups times a matrix of each group, by `nvdsl.grouped_matmul`: ``input`` is (M, K), ``weights`` (groups,
     K, N), and group g has the rows from ``offsets[g - 1]`` to ``offsets[g] - 1``, as in `torch._grouped_mm`. The

@@ -10,7 +10,7 @@ import torch
 
 import nvdsl as nv
 from nvdsl.kernels.recurrent.cells import GRU, LSTM, Cell
-from nvdsl.torch.operators import Tensor, autocast, gradient, like, operator
+from nvdsl.torch.operators import Tensor, autocast, gradient, like, of_tensors, operator
 
 _GIVEN = "Tensor x, Tensor[] weights, Tensor? h, Tensor? c, bool bidirectional, bool batch_first, bool save"
 _SLOPES = (
@@ -60,7 +60,7 @@ def lstm_layers(
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:  # fmt: skip
     """y, h_n, c_n, and what the gradient needs but for y."""
-    state = None if h is None or c is None else (h, c)
+    state = None if h is c is None else (h, c)
     y, ends, *saved = nv.lstm(
         x, list(weights), state, bidirectional=bidirectional, batch_first=batch_first, save=save
     )
@@ -75,7 +75,7 @@ def lstm_layers_backward(
     dy: Tensor, dh: Tensor, dc: Tensor, x: Tensor, weights: Sequence[Tensor], h: Tensor | None, c: Tensor | None,
     saved: Sequence[Tensor], bidirectional: bool, batch_first: bool,
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:  # fmt: skip
-    state = None if h is None or c is None else (h, c)
+    state = None if h is c is None else (h, c)
     dx, dweights, dstate = nv.lstm_backward(
         dy, (dh, dc), x, list(weights), state, list(saved), bidirectional=bidirectional, batch_first=batch_first
     )
@@ -138,23 +138,31 @@ def _save(x: Tensor, *others: Any) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *others))
 
 
+def _pair(state: Any) -> list[Tensor | None]:
+    if not isinstance(state, tuple | list) or len(state) != 2:
+        raise ValueError(f"state is a {type(state).__name__}: that of an LSTM is (h_0, c_0), None for zeros")
+    return [None if x is None else autocast(x)[0] for x in state]
+
+
+@of_tensors
 def lstm(
     input: Tensor,
     weights: Sequence[Tensor],
-    state: tuple[Tensor, Tensor] | None = None,
+    state: tuple[Tensor | None, Tensor | None] | None = None,
     *,
     bidirectional: bool = False,
     batch_first: bool = False,
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """The layers of a `torch.nn.LSTM` of f16 or bf16, by `nvdsl.lstm`: ``weights`` are its ``_flat_weights``. Returns
-    ``y, (h_n, c_n)``."""
+    """The layers of a `torch.nn.LSTM` of f16 or bf16, by `nvdsl.lstm`: ``weights`` are its ``_flat_weights``. A part
+    of ``state`` that is None is zeros. Returns ``y, (h_n, c_n)``."""
     input, *weights = autocast(input, *weights)
-    h, c = (None, None) if state is None else autocast(*state)
+    h, c = (None, None) if state is None else _pair(state)
     save = _save(input, *weights, h, c)
     y, h_n, c_n, _ = lstm_layers(input, list(weights), h, c, bidirectional, batch_first, save)
     return y, (h_n, c_n)
 
 
+@of_tensors
 def gru(
     input: Tensor,
     weights: Sequence[Tensor],

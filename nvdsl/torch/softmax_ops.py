@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, gradient, like, operator, rows
+from nvdsl.torch.operators import Tensor, gradient, like, of_tensors, operator, rows
 
 
 @operator("(Tensor x) -> Tensor", like)
@@ -36,12 +36,14 @@ gradient(softmax_rows, lambda ctx, dy: softmax_rows_backward(dy, *ctx.saved_tens
 gradient(log_softmax_rows, lambda ctx, dy: log_softmax_rows_backward(dy, *ctx.saved_tensors), _keep)
 
 
+@of_tensors
 def softmax(input: Tensor, dim: int = -1) -> Tensor:
     """`torch.softmax` of f16, bf16 or f32, computed in f32 by `nvdsl.softmax`. Another axis than the last one is copied
     to the end first."""
     return _along(softmax_rows, input, dim)
 
 
+@of_tensors
 def log_softmax(input: Tensor, dim: int = -1) -> Tensor:
     """`torch.log_softmax`, computed by `nvdsl.log_softmax`. See `softmax`."""
     return _along(log_softmax_rows, input, dim)
@@ -50,6 +52,8 @@ def log_softmax(input: Tensor, dim: int = -1) -> Tensor:
 def _along(op: Any, x: Tensor, dim: int) -> Tensor:
     if not x.numel():  # also where the axis has no elements, which `nvdsl.softmax` refuses
         return x.clone()
+    if not x.dim():
+        return _along(op, x[None], dim)[0]
     if dim in (-1, x.dim() - 1):
         found: Tensor = op(x)
         return found

@@ -25,7 +25,7 @@ A = TypeVar("A", bound=ArrayLike)
 def lstm(
     x: A,
     weights: Sequence[ArrayLike],
-    state: tuple[ArrayLike, ArrayLike] | None = None,
+    state: tuple[ArrayLike | None, ArrayLike | None] | None = None,
     *,
     bidirectional: bool = False,
     batch_first: bool = False,
@@ -45,7 +45,7 @@ def lstm(
     or bf16. ``weights``: in the order of torch.nn's ``_flat_weights``, for each layer and direction w_ih (4 hidden,
     inputs), w_hh (4 hidden, hidden), and, if there are biases, b_ih and b_hh (4 hidden), which may be f32. Their number
     says how many layers there are; the inputs of a layer are what all directions of the one before give. ``state``:
-    ``(h_0, c_0)``, each (layers * directions, batch, hidden), zeros where it is None. Strides may be any.
+    ``(h_0, c_0)``, each (layers * directions, batch, hidden), or None for zeros. Strides may be any.
 
     ``y`` is (steps, batch, directions * hidden), or as ``x`` has its axes: the h of the last layer. ``h_n`` and
     ``c_n`` are the states after the last step (in the other direction the first one). All are new arrays of the type

@@ -25,7 +25,7 @@ from nvdsl.trace import decorated
 @at_call
 def lstm_cell(
     x: ArrayLike,
-    state: tuple[ArrayLike, ArrayLike] | None,
+    state: tuple[ArrayLike | None, ArrayLike | None] | None,
     w_ih: ArrayLike,
     w_hh: ArrayLike,
     b_ih: ArrayLike | None = None,

@@ -27,7 +27,7 @@ def lstm_backward(
     dstate: tuple[ArrayLike | None, ArrayLike | None] | None,
     x: ArrayLike,
     weights: Sequence[ArrayLike],
-    state: tuple[ArrayLike, ArrayLike] | None,
+    state: tuple[ArrayLike | None, ArrayLike | None] | None,
     saved: Sequence[ArrayLike],
     *,
     bidirectional: bool = False,

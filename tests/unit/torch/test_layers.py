@@ -208,6 +208,19 @@ def test_recurrent_layers(kind, two):
         close(getattr(nt, kind.lower())(given, half, bidirectional=two)[0], expected)
 
 
+def test_a_part_of_a_state_or_a_bias_may_be_missing():
+    x, h, w = some(3, 2, 16, scale=0.5), some(1, 2, 16), _weights(16, 16, 4)
+    zeros = torch.zeros_like(h)
+    for one, other in (((h, None), (h, zeros)), ((None, h), (zeros, h))):
+        found, expected = (nt.lstm(x, w, state)[0] for state in (one, other))
+        assert torch.equal(found, expected)
+        assert torch.equal(*(slopes(y, (h,))[0] for y in (found, expected)))
+    y, weights, bias = some(5, 64), [some(64, 64, scale=0.1) for _ in range(2)], some(64)
+    found, expected = (nt.mlp(y, weights, [bias, last]) for last in (None, torch.zeros_like(bias)))
+    for one, other in zip(slopes(found, (y, *weights, bias)), slopes(expected, (y, *weights, bias)), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_in_torch_compile_nothing_is_left_out():
     mask = torch.rand(16, 16) > 0.3
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -233,10 +234,17 @@ def test_in_torch_compile_nothing_is_left_out():
         (lambda: nt.layer_norm(some(3, 8), (3,)), "not the end of the input's shape"),
         (lambda: nt.layer_norm(some(3, 8), (8,), some(4)), "for normalized_shape=(8,)"),
         (lambda: nt.cross_entropy(some(3, 8), some(3, 8)), "probabilities are not supported"),
+        (lambda: nt.softmax(np.ones((3, 8))), "input is a ndarray: it is a tensor of torch"),
+        (lambda: nt.softmax(torch.eye(3).to_sparse()), "input is torch.sparse_coo"),
+        (lambda: nt.layer_norm(some(3, 8), 8, [1.0] * 8), "weight is a list"),
+        (lambda: nt.mlp(some(3, 64), 7), "weights is a int: it is a list of tensors"),
+        (lambda: nt.mlp(some(3, 64), [some(64, 64), 7]), "weights[1] is a int"),
+        (lambda: nt.lstm(some(3, 1, 8), [some(32, 8)] * 2, some(1, 1, 8)), "that of an LSTM is (h_0, c_0)"),
+        (lambda: nt.gru(some(3, 1, 8), [some(24, 8)] * 2, (some(1, 1, 8),)), "state is a tuple"),
     ],
 )
 def test_what_is_not_supported_is_said(call, says):
-    with pytest.raises(ValueError, match="") as caught:
+    with pytest.raises((ValueError, TypeError)) as caught:
         call()
     assert says in str(caught.value)
 
@@ -300,6 +308,10 @@ def test_a_type_of_torch_s_is_a_type():
     for dtype in (torch.float32, torch.bfloat16, torch.float8_e4m3fn):
         found = nv.rms_norm(some(2, 8, grad=False), out_dtype=dtype)
         assert (found[0] if dtype.itemsize == 1 else found).dtype == dtype
+
+
+def test_a_number_has_a_softmax():
+    assert nt.softmax(torch.tensor(3.0), 0).item() == 1.0 and nt.log_softmax(torch.tensor(3.0)).item() == 0.0
 
 
 def test_importing_nvdsl_does_not_import_torch():
