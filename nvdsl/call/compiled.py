@@ -29,9 +29,10 @@ class Stage(NamedTuple):
 class Compiled:
     """One specialization: the traced module, its kernels, and the seconds each stage took.
 
-    ``module``: the traced ``ir.Module``. ``kernels``: name -> `lower.KernelBinary` (``ptx``, ``cubin``, ``resources``,
-    ``sass()``). ``seconds``: stage -> time. ``stages``: of a schedule, the module behind each of its steps. ``trace``:
-    gives the module, which is traced when it is asked for where kernels were found without (`nvdsl.call.untraced`).
+    ``module``: the traced ``ir.Module``. ``kernels``: name -> `nvdsl.lower.result.KernelBinary` (``ptx``, ``cubin``,
+    ``resources``, ``sass()``). ``seconds``: stage -> time. ``stages``: of a schedule, the module behind each of its
+    steps. ``trace``: gives the module, which is traced when it is asked for where kernels were found without
+    (`nvdsl.call.untraced`).
     """
 
     name: str

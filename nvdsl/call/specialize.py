@@ -67,7 +67,7 @@ class ShapeDtype:
 
 
 class Constant:
-    """An argument whose value is part of the specialization: equal to another as `constants.token` says."""
+    """An argument whose value is part of the specialization: equal to another as `token` says."""
 
     __slots__ = ("_token", "value")
 

@@ -1,4 +1,4 @@
-"""An mbarrier's state, as a kernel in debug mode read it (`nvdsl.devicelog`), in words."""
+"""An mbarrier's state, as a kernel in debug mode read it (`nvdsl.lower.device_log`), in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PTX that debug mode adds to a kernel: into the log (`nvdsl.devicelog`), bounded waits, stops.
+"""The PTX that debug mode adds to a kernel: into the log (`nvdsl.lower.device_log`), bounded waits, stops.
 
 Each text is one block with registers of its own, which live no longer than the block: they cost the code around it
 nothing. It finds its warp's slot anew each time, from special registers. One lane, the first of those that run

@@ -128,7 +128,7 @@ class TMA:
             mbarrier.pointer,
             [],
             multicastMask=_mask(multicast_mask),
-            l2CacheHint=_i64(l2_hint),
+            l2CacheHint=_policy(l2_hint),
             predicate=_i1(predicate),
         )
 
@@ -155,7 +155,7 @@ class TMA:
         # nvvm's op takes a hint or a predicate, not both.
         with under(predicate):
             nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(
-                self.pointer, address_of(src), [i32(c) for c in coords], l2CacheHint=_i64(l2_hint)
+                self.pointer, address_of(src), [i32(c) for c in coords], l2CacheHint=_policy(l2_hint)
             )
 
     def reduce(
@@ -181,7 +181,7 @@ class TMA:
             address_of(src),
             ir.Attribute.parse(f"#nvvm.tma_redux_kind<{kind}>"),
             [i32(c) for c in coords],
-            l2CacheHint=None if l2_hint is None else _i64(l2_hint),
+            l2CacheHint=_policy(l2_hint),
         )
 
     def reduce_add(self, src: ir.Value, coords: Coords, *, l2_hint: Int | None = None) -> None:
@@ -195,7 +195,7 @@ class TMA:
             self.pointer,
             [i32(c) for c in coords],
             [],
-            l2CacheHint=None if l2_hint is None else _i64(l2_hint),
+            l2CacheHint=_policy(l2_hint),
         )
 
     @property
@@ -258,7 +258,7 @@ def bulk_load(
         mbarrier.pointer,
         i32(bytes),
         multicastMask=_mask(multicast_mask),
-        l2CacheHint=None if l2_hint is None else _i64(l2_hint),
+        l2CacheHint=_policy(l2_hint),
     )
 
 
@@ -327,8 +327,9 @@ def _i16(value: Int) -> Value:
     return i16(value) if not isinstance(value, int) else const(value, ir.IntegerType.get_signless(16))
 
 
-def _i64(value: Int) -> Value:
-    if isinstance(value, Value):
+def _policy(value: Int | None) -> Value | None:
+    """An L2 cache policy, one of ``L2_EVICT_*`` or a traced one, as i64."""
+    if value is None or isinstance(value, Value):
         return value
     return const(value - (1 << 64) if value >= 1 << 63 else value, ir.IntegerType.get_signless(64))
 

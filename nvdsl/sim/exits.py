@@ -24,34 +24,7 @@ def _check_async_copies(warp: Any) -> None:
 
 def check(block: Any) -> None:
     """Raise for copies, bytes, stores or wgmmas that nobody waited for."""
-    for barrier in block.mbarriers.values():
-        if barrier.tx and not block.in_flight:
-            more = f"{barrier.tx} bytes that never come" if barrier.tx > 0 else f"{-barrier.tx} bytes too many"
-            raise error(
-                "residue",
-                f"{block.name} returns with mbarrier {barrier.name} in {barrier.state()}: {more}",
-                barrier.where,
-                "the bytes of the boxes that complete on an mbarrier are those that expect_tx announced",
-                "expect what the loads bring: tile.bytes of each box",
-            )
-        if 0 < barrier.pending < barrier.count:
-            raise error(
-                "residue",
-                f"{block.name} returns with mbarrier {barrier.name} in {barrier.state()}",
-                barrier.where,
-                "what arrives at an mbarrier arrives once a phase: one that is left half complete was told of more or "
-                "fewer arrivals than come",
-                f"compare the count of its init with what came. {barrier.history()}",
-            )
-    for barrier in block.named.values():
-        if barrier.arrived:
-            raise error(
-                "residue",
-                f"{block.name} returns with {barrier.arrived} of {barrier.threads} threads at {barrier.name}",
-                barrier.last,
-                "a barrier's arrivals are waited for: what is left would count to its next use (PTX ISA, barrier)",
-                f"compare the thread counts of the barrier's users. {barrier.history()}",
-            )
+    _check_barriers(block)
     if block.in_flight:
         event = next(e for e in block.machine.events if any(t[0] is block for t in getattr(e, "targets", ())))
         raise error(
@@ -81,14 +54,37 @@ def check(block: Any) -> None:
     for warp in block.warps:
         _check_stores(warp)
         _check_async_copies(warp)
-        if warp.mma is not None and (warp.mma.in_flight):
-            first = next(iter(warp.mma.in_flight))
+        _check_wgmmas(warp)
+
+
+def _check_barriers(block: Any) -> None:
+    for barrier in block.mbarriers.values():
+        if barrier.tx and not block.in_flight:
+            more = f"{barrier.tx} bytes that never come" if barrier.tx > 0 else f"{-barrier.tx} bytes too many"
             raise error(
-                "exit-in-flight",
-                f"{warp.name} returns with a wgmma in flight",
-                first.kind.at,
-                "wgmma.wait_group comes before the kernel's end (PTX ISA, wgmma.mma_async)",
-                "nv.wgmma_wait(0)",
+                "residue",
+                f"{block.name} returns with mbarrier {barrier.name} in {barrier.state()}: {more}",
+                barrier.where,
+                "the bytes of the boxes that complete on an mbarrier are those that expect_tx announced",
+                "expect what the loads bring: tile.bytes of each box",
+            )
+        if 0 < barrier.pending < barrier.count:
+            raise error(
+                "residue",
+                f"{block.name} returns with mbarrier {barrier.name} in {barrier.state()}",
+                barrier.where,
+                "what arrives at an mbarrier arrives once a phase: one that is left half complete was told of more or "
+                "fewer arrivals than come",
+                f"compare the count of its init with what came. {barrier.history()}",
+            )
+    for barrier in block.named.values():
+        if barrier.arrived:
+            raise error(
+                "residue",
+                f"{block.name} returns with {barrier.arrived} of {barrier.threads} threads at {barrier.name}",
+                barrier.last,
+                "a barrier's arrivals are waited for: what is left would count to its next use (PTX ISA, barrier)",
+                f"compare the thread counts of the barrier's users. {barrier.history()}",
             )
 
 
@@ -148,4 +144,16 @@ def _check_stores(warp: Any) -> None:
             warp.bulk.unread[0].who.where,
             "shared memory must outlive the stores that read it",
             "nv.bulk_wait_group(0, read=True) in the thread that stored",
+        )
+
+
+def _check_wgmmas(warp: Any) -> None:
+    if warp.mma is not None and warp.mma.in_flight:
+        first = next(iter(warp.mma.in_flight))
+        raise error(
+            "exit-in-flight",
+            f"{warp.name} returns with a wgmma in flight",
+            first.kind.at,
+            "wgmma.wait_group comes before the kernel's end (PTX ISA, wgmma.mma_async)",
+            "nv.wgmma_wait(0)",
         )

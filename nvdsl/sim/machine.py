@@ -177,7 +177,7 @@ class Cluster:
 
 
 class Machine:
-    """One launch. ``events``: copies under way, each with ``deliver()``. ``code``: see `decode.Code`."""
+    """One launch. ``events``: copies under way, each with ``deliver()``. ``code``: see `nvdsl.sim.code.Code`."""
 
     def __init__(
         self, code: Any, arguments: list[Any], gmem: GlobalMemory, options: Options,
