@@ -110,8 +110,10 @@ def shares_elements(shape: tuple[int, ...], strides: tuple[int, ...], size: int 
 
 
 def canonical_strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides, with the meaningless ones (of dimensions of one element) made those of an array
-    that is C-contiguous there."""
+    """The strides, with the meaningless ones (of dimensions of one element, and all where there are none) made those
+    of an array that is C-contiguous there."""
+    if 0 in shape:
+        return packed_strides(shape)
     result, step = [], 1
     for dim, stride in zip(reversed(shape), reversed(strides), strict=True):
         result.append(step if dim == 1 else stride)

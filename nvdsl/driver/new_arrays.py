@@ -45,7 +45,9 @@ def maker(memory: Memory, shape: tuple[int, ...], dtype: DType) -> Callable[[], 
         torch, kind = sys.modules["torch"], np.dtype(dtype.numpy).name  # torch calls it the same
         # One like another is made in 3.5 us, one of a shape, a dtype and a device in 5.7. The other keeps no memory: it
         # may come from the pool of a CUDA graph, in which torch.compile wants to know of all that stays.
-        like, pattern = torch.empty_like, torch.empty((), dtype=getattr(torch, kind), device=owner.device).expand(shape)
+        # One like an expanded array of no elements would have its strides, 0.
+        like, one = torch.empty_like, shape if 0 in shape else ()
+        pattern = torch.empty(one, dtype=getattr(torch, kind), device=owner.device).expand(shape)
         pattern.untyped_storage().resize_(0)
 
         def in_torch() -> tuple[Any, int]:

@@ -60,7 +60,9 @@ class Argument:
         address, place, owner = memory
         if written and place.readonly:
             raise ArgumentError(
-                f"{name} is read-only", fix="pass a writable array, or leave it out: a new array is returned"
+                f"{name} is read-only",
+                rule="a call writes its outputs",
+                fix="pass a writable array, or leave it out: a new array is returned",
             )
         if written and spec.overlaps_itself:
             raise _shares_elements(name, spec.strides, "elements")

@@ -10,6 +10,8 @@ import torch
 import nvdsl as nv
 from nvdsl.torch.operators import Tensor, gradient, like, nothing, of_tensors, operator, rows
 
+_EPS = torch.finfo(torch.float32).eps
+
 
 def _made(x: Tensor, weight: Any, bias: Any, residual: Any, eps: float, centered: bool) -> tuple[Tensor, ...]:
     total = nothing(x) if residual is None else like(residual)
@@ -132,9 +134,9 @@ def rms_norm(
     bias: Tensor | None = None,
 ) -> Tensor:
     """`torch.nn.functional.rms_norm`, computed in f32 by `nvdsl.rms_norm`. ``eps``: by default what 1 and the next
-    number of the input's type are apart. ``bias``, which torch's has not, is added to the result."""
+    number of f32 are apart, for any input, as torch has it. ``bias``, which torch's has not, is added to the result."""
     flat, *parameters = _flat(input, normalized_shape, weight, bias)
-    y: Tensor = norm_rows(flat, *parameters, None, torch.finfo(input.dtype).eps if eps is None else eps, False)[0]
+    y: Tensor = norm_rows(flat, *parameters, None, _EPS if eps is None else eps, False)[0]
     return y if flat is input else y.reshape(input.shape)
 
 

@@ -187,7 +187,11 @@ def _forward(
     other = None if residual is None else rows.like("residual", residual)
     into = rows.result("out", out, element_type("out_dtype", out_dtype) or rows.dtype, (*FLOATS, nv.e4m3))
     if out is not None and out_dtype is not None and into.dtype is not element_type("out_dtype", out_dtype):
-        raise ArgumentError(f"out is of {into.dtype.name}, out_dtype is another", fix="leave out_dtype out")
+        raise ArgumentError(
+            f"out is of {into.dtype.name}, and out_dtype={out_dtype}",
+            rule="out_dtype is the type of a new array",
+            fix="leave out_dtype out",
+        )
     total = None
     if residual_out is not None:
         total = rows.result("residual_out", residual_out, (other or rows).dtype)

@@ -48,6 +48,7 @@ def test_specs_are_equal_and_hash_alike_by_content():
 
 def test_strides_of_single_elements_mean_nothing():
     assert canonical_strides((1, 4, 1), (99, 1, 77)) == (4, 1, 1)
+    assert canonical_strides((0, 8), (0, 0)) == packed_strides((0, 8))
     assert spec_of((1, 4), dtypes.f16, (1, 1)) == spec_of((1, 4), dtypes.f16)
     assert packed_strides(()) == ()
 

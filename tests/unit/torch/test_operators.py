@@ -336,3 +336,12 @@ def test_what_makes_results_of_repeated_calls_keeps_no_memory():
     made, address = make()
     assert made.dtype is torch.bfloat16 and made.shape == (3, 4) and made.is_contiguous()
     assert made.data_ptr() == address and made.fill_(1).sum() == 12
+    for shape in ((0, 8), (2, 0, 3), (0,)):
+        made, _ = new_arrays.maker(Argument.of("x", x).memory, shape, nv.bf16)()
+        assert made.shape == shape and made.stride() == torch.empty(shape).stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_the_least_that_rms_norm_divides_by_is_torch_s(dtype):
+    x = torch.full((2, 64), 1e-3, dtype=dtype)
+    torch.testing.assert_close(nt.rms_norm(x, 64), F.rms_norm(x, (64,)))
