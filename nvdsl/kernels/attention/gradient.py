@@ -19,6 +19,7 @@ from nvdsl.kernels.attention.gradient_bias import clear
 from nvdsl.kernels.attention.gradient_config import (
     MOST_DESCENDING,
     MOST_SHARES,
+    Config,
     choose,
     rows_seen,
     shares,
@@ -72,7 +73,8 @@ def attention_backward(
     a head of k and v add up in ``dk`` and ``dv``. A query that sees no key, and a key that no query sees, get zeros.
     Products are summed in f32; the weights, and the gradients of the scores, are rounded to the type of q before they
     are multiplied. ``dk`` and ``dv`` are the same bits each time; ``dq`` is added up in the order in which blocks are
-    done.
+    done, or with ``deterministic`` in that of the keys: it is the same bits each time, too, and blocks wait for each
+    other.
 
     ``dbias``: an array of f32 of bias's shape for its gradient, or True for a new one; the gradients are four then.
     What a bias is added to for several batches, heads or queries adds up in it, in the order in which blocks are done.
@@ -80,8 +82,7 @@ def attention_backward(
 
     With ``cu_seqlens_q`` and ``cu_seqlens_k`` sequences are packed as `attention` takes them: the arrays have no axis
     of batches, and ``lse`` is (heads, queries). Rows of no sequence are left in given arrays, and zeros in new ones.
-    ``seqused_k`` and ``page_table`` are refused: caches of keys have no
-    gradients.
+    ``seqused_k`` and ``page_table`` are refused: caches of keys have no gradients.
 
     It takes memory for ``dq`` in f32, and for two f32 each query and head, for the time of the call.
 
@@ -125,27 +126,12 @@ def attention_backward(
         seen, there = [x.readable(run) for x in given], [x if x.fits_tma else x.beside() for x in wanted]
         bounded, starts = (left is not None, right is not None), lengths.views[:2]
         kind = ScoreKind(cap > 0.0, bias is not None, score)
-        packed, capped = any(x is not None for x in starts), cap > 0.0
-        more = all(bounded) or capped or packed
-        each = -(-queries // (max(lengths.batch, 1) if lengths.packed else 1))
-        rows = rows_seen(each, left, right)
-        tight = all(bounded) and capped or kind.told and any(bounded)
-        sizes, most = (heads.size, heads.value_size), kind.told or packed and capped
-        config = choose(*sizes, more, most, heads.group * rows, tight)
-        columns = -(-heads.k.shape[1] // config.tile_n) + (lengths.batch if lengths.k_starts is not None else 0)
-        key_tiles = columns * heads.kv_heads * heads.k.shape[0]
-        longest = rows if all(bounded) else each
+        config, cut = _chosen(heads, lengths, kind, left, right, ordered, sms(target))
+        shared = Reshaped(of_q, cut, (0, 0)) if math.prod(cut) > 1 else None
         interleaved = ordered and bounded == (False, True) and heads.group > 1
-        most_shares = MOST_DESCENDING if ordered and bounded == (False, True) else MOST_SHARES
-        cut = shares(config, key_tiles, heads.group, rows, longest, sms(target), most_shares)
-        if kind.told and config.wide or packed and all(bounded) and config.apart:  # no registers are left for parts
-            cut = 1, 1
-        count = math.prod(cut)
-        shared = Reshaped(of_q, cut, (0, 0)) if count > 1 else None
-        if count > 1:
-            config = choose(*sizes, more, most, heads.group * rows / count, tight, shared=True)
-        constants: dict[str, Any] = {"config": config, "bounded": bounded, "scores": kind, "ordered": ordered}
-        constants["interleaved"] = interleaved
+        constants: dict[str, Any] = {
+            "config": config, "bounded": bounded, "scores": kind, "ordered": ordered, "interleaved": interleaved,
+        }  # fmt: skip
         new = sum((x is None) << i for i, x in enumerate((dq, dk, dv)))
         numbers = factor, left or 0, right or 0, cap
         arguments: list[Any] = [*seen, _batched(logarithms), *there, *starts, added, of_bias, shared, new, *numbers]
@@ -153,7 +139,7 @@ def attention_backward(
             _CALLS.run(gradients, arguments, constants, arrays, rest, stream, target, apart)
         else:
             for x, source in zip(wanted, there, strict=True):
-                if x is not source and packed:  # for rows of no sequence
+                if x is not source and any(y is not None for y in starts):  # for rows of no sequence
                     copies.copy(x.view(), source.view(), **run)
             views = [x.view() if hasattr(x, "view") else x for x in arguments]
             gradients(*views, *operands, **constants, **run)
@@ -168,6 +154,33 @@ def attention_backward(
 
 
 _CALLS = Repeated("dout q k v out lse dq dk dv bias cu_seqlens_q cu_seqlens_k", outputs="dq dk dv", settled=True)
+
+
+def _chosen(
+    heads: Heads, lengths: options.Lengths, kind: ScoreKind, left: int | None, right: int | None, ordered: bool,
+    sms: int,
+) -> tuple[Config, tuple[int, int]]:  # fmt: skip
+    """The configuration, and into how many parts the queries of a tile of keys, and the heads of q that share it, are
+    cut."""
+    two, capped = left is not None and right is not None, kind.softcap
+    packed = lengths.packed or lengths.k_starts is not None
+    each = -(-heads.q.shape[1] // (max(lengths.batch, 1) if lengths.packed else 1))
+    rows = rows_seen(each, left, right)
+    more, most = two or capped or packed, kind.told or packed and capped
+    tight = two and capped or kind.told and (left is not None or right is not None)
+
+    def configured(parts: int) -> Config:
+        sizes = heads.size, heads.value_size
+        return choose(*sizes, more, most, heads.group * rows / parts, tight, shared=parts > 1)
+
+    config = configured(1)
+    if kind.told and config.wide or packed and two and config.apart:  # no registers are left for parts
+        return config, (1, 1)
+    columns = -(-heads.k.shape[1] // config.tile_n) + (lengths.batch if lengths.k_starts is not None else 0)
+    tiles = columns * heads.kv_heads * heads.k.shape[0]
+    most_shares = MOST_DESCENDING if ordered and left is None and right is not None else MOST_SHARES
+    cut = shares(config, tiles, heads.group, rows, rows if two else each, sms, most_shares)
+    return configured(math.prod(cut)), cut
 
 
 def _batched(lse: Argument) -> Reshaped:
