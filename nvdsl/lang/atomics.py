@@ -7,14 +7,7 @@ A vector in the place of the value (`nv.vector`, ``x.vector(i, 4)``) is added to
 instruction, each a step of its own: 2 or 4 f32, or 2, 4 or 8 f16 or bf16 (whose minimum and maximum there are, too) in
 global memory, and 2 f16 or bf16 in shared memory.
 
-``key`` names one element as a subscript does; its indices are checked in the same way. ``order``: "relaxed", "acquire",
-"release" or "acq_rel". ``scope``: between whose threads it is one step: "cta" (or "block"), "cluster", "gpu" or "sys".
-By default it holds all of this launch that can reach the memory: the GPU for global memory, and for shared memory the
-cluster, or the block where it has none. With a ``predicate`` only the threads take part where it holds, by one
-predicated instruction (where the ISA has ``red`` for it; a vector by a branch), and nothing is returned.
-
-All raise TraceError for types that the operation doesn't have, for orders and scopes of other names, and for indices
-that are known while tracing and out of bounds.
+All take what `atomic_add` says, and raise what it raises.
 """
 
 from __future__ import annotations
@@ -47,7 +40,18 @@ def atomic_add(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Add ``value`` (``atom.add``, ``red.add``)."""
+    """Add ``value`` (``atom.add``, ``red.add``), and return what was there.
+
+    ``key`` names one element as a subscript does; its indices are checked in the same way. ``order``: "relaxed",
+    "acquire", "release" or "acq_rel". ``scope``: between whose threads it is one step: "cta" (or "block"), "cluster",
+    "gpu" or "sys". By default it holds all of this launch that can reach the memory: the GPU for global memory, and for
+    shared memory the cluster, or the block where it has none. With a ``predicate`` only the threads take part where it
+    holds, by one predicated instruction (where the ISA has ``red`` for it; a vector by a branch), and nothing is
+    returned.
+
+    Raises TraceError for types that the operation doesn't have, for orders and scopes of other names, and for indices
+    that are known while tracing and out of bounds.
+    """
     return _atomic("add", target, key, value, order, scope, predicate)
 
 
@@ -55,7 +59,7 @@ def atomic_sub(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Subtract ``value``: add its negative (``atom.add``)."""
+    """Subtract ``value``: add its negative (``atom.add``). The rest as in `atomic_add`."""
     return _atomic("sub", target, key, value, order, scope, predicate)
 
 
@@ -63,7 +67,10 @@ def atomic_min(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Keep the smaller of the element and ``value`` (``atom.min``); of a float and a NaN the float."""
+    """Keep the smaller of the element and ``value`` (``atom.min``); of a float and a NaN the float.
+
+    The rest as in `atomic_add`.
+    """
     return _atomic("min", target, key, value, order, scope, predicate)
 
 
@@ -71,7 +78,10 @@ def atomic_max(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Keep the larger of the element and ``value`` (``atom.max``); of a float and a NaN the float."""
+    """Keep the larger of the element and ``value`` (``atom.max``); of a float and a NaN the float.
+
+    The rest as in `atomic_add`.
+    """
     return _atomic("max", target, key, value, order, scope, predicate)
 
 
@@ -79,7 +89,7 @@ def atomic_and(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Bitwise and with ``value`` (``atom.and``)."""
+    """Bitwise and with ``value`` (``atom.and``). The rest as in `atomic_add`."""
     return _atomic("and", target, key, value, order, scope, predicate)
 
 
@@ -87,7 +97,7 @@ def atomic_or(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Bitwise or with ``value`` (``atom.or``)."""
+    """Bitwise or with ``value`` (``atom.or``). The rest as in `atomic_add`."""
     return _atomic("or", target, key, value, order, scope, predicate)
 
 
@@ -95,7 +105,7 @@ def atomic_xor(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Bitwise exclusive or with ``value`` (``atom.xor``)."""
+    """Bitwise exclusive or with ``value`` (``atom.xor``). The rest as in `atomic_add`."""
     return _atomic("xor", target, key, value, order, scope, predicate)
 
 
@@ -103,7 +113,7 @@ def atomic_exch(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Store ``value``, and return what was there (``atom.exch``)."""
+    """Store ``value``, and return what was there (``atom.exch``). The rest as in `atomic_add`."""
     return _atomic("exch", target, key, value, order, scope, predicate)
 
 
@@ -111,7 +121,10 @@ def atomic_inc(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Count up: 0 where the element is ``value`` or more (as unsigned numbers), else 1 more (``atom.inc``)."""
+    """Count up: 0 where the element is ``value`` or more (as unsigned numbers), else 1 more (``atom.inc``).
+
+    The rest as in `atomic_add`.
+    """
     return _atomic("inc", target, key, value, order, scope, predicate)
 
 
@@ -119,7 +132,10 @@ def atomic_dec(
     target: HasElements, key: Index, value: Number, *, order: str = "relaxed", scope: str | None = None,
     predicate: Bool | None = None,
 ) -> Value:  # fmt: skip
-    """Count down: ``value`` where the element is 0 or more than ``value``, else 1 less (``atom.dec``)."""
+    """Count down: ``value`` where the element is 0 or more than ``value``, else 1 less (``atom.dec``).
+
+    The rest as in `atomic_add`.
+    """
     return _atomic("dec", target, key, value, order, scope, predicate)
 
 
@@ -132,7 +148,10 @@ def atomic_cas(
     order: str = "relaxed",
     scope: str | None = None,
 ) -> Value:
-    """Store ``value`` where the element is ``expected``, bit by bit (``atom.cas``). Returns what was there."""
+    """Store ``value`` where the element is ``expected``, bit by bit (``atom.cas``). Returns what was there.
+
+    The rest as in `atomic_add`.
+    """
     dtype = _dtype("cas", target)
     return atomics.atomic_cas(target._element_place(key), expected, value, dtype, order=order, scope=scope)
 

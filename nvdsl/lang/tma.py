@@ -152,7 +152,8 @@ class TMA:
 
         One thread calls it, after it has told the barrier to expect ``self.bytes`` (``cp.async.bulk.tensor``).
         ``multicast_mask``: the blocks of the cluster that get the tile, one bit for each rank. ``l2_hint``: one of
-        `L2_EVICT_FIRST`, `L2_EVICT_NORMAL`, `L2_EVICT_LAST`, or a traced i64 of them.
+        `L2_EVICT_FIRST`, `L2_EVICT_NORMAL`, `L2_EVICT_LAST`, or a traced i64 of them. With ``predicate`` only threads
+        where it is true do so.
         """
         for memory, at in self._boxes(tile, coords):
             self._map.load(
@@ -165,7 +166,7 @@ class TMA:
         """Copy a tile of shared memory to ``coords``; elements outside of the array are dropped (but see `TMA`).
 
         One thread calls it, and then `bulk_commit_group` and `bulk_wait_group`. Before that, all threads that wrote the
-        tile execute `fence_proxy_async` and meet at a barrier.
+        tile execute `fence_proxy_async` and meet at a barrier. ``l2_hint``, ``predicate``: as of `load`.
         """
         for memory, at in self._boxes(tile, coords):
             self._map.store(memory, at, predicate, l2_hint=l2_hint)

@@ -186,7 +186,8 @@ class Mbarrier:
         ``phase`` is 0 or 1, a bool, or a traced i1 or integer. A wait for the parity *before* the current phase returns
         at once, so a producer's first wait names parity 1. ``scope`` says whose writes the wait acquires: those of
         this block ("cta"; what TMA brings is among them), or those of the cluster ("cluster", ``.acquire.cluster``).
-        Data that another block stored here before it arrived needs the second. Raises TraceError for another scope.
+        Data that another block stored here before it arrived needs the second. ``ticks``: nanoseconds, at most, that a
+        warp is suspended at a time; the wait itself goes on. Raises TraceError for another scope.
         """
         if scope not in ("cta", "cluster"):
             raise trace_error(
