@@ -20,8 +20,8 @@ The variance is that of deviations from the mean. ``mean(x^2) - mean(x)^2`` woul
 rows are far from zero: in f32 nothing is left at a mean of 10,000. Here a row stays in registers, and a pass over it
 costs little.
 
-Try: --lanes 32, so that a warp has one row; --lanes 4 --N 32; print(nv.spec.move(rows, HELD, warps).explain()) in the
-kernel, and the same of a layout with its first two strides exchanged.
+Try: --lanes 32, one row a warp. Print nv.spec.move(nv.spec.of(x, *place), held, warps).explain() in the kernel. Then
+let neighbouring lanes hold neighbours, in both layouts E(0, 1) and E(0, lanes) for E(0, 4) and E(0, 1): 4 bytes each.
 
 Next: what one layer computes is what the next one reads. Chapter 18 never stores it.
 

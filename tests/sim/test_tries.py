@@ -19,6 +19,10 @@ SWIZZLE = (
     ("nv.smem((ROWS, COLS), x.dtype)", "nv.smem((ROWS, COLS), x.dtype, swizzle=128)"),
     ("nv.smem((ROWS, COLS), y.dtype)", "nv.smem((ROWS, COLS), y.dtype, swizzle=128)"),
 )
+NEIGHBOURS = (
+    ("((E(0, 4), E(1, 0)), (E(0, 1), E(0", "((E(0, 1), E(1, 0)), (E(0, lanes), E(0"),
+    ("((E(0, 4), E(0, 0)), (E(0, 1), E(0", "((E(0, 1), E(0, 0)), (E(0, lanes), E(0"),
+)
 NO_IF = [("        if i < n:\n            y[i]", "        y[i]")]
 
 
@@ -74,6 +78,7 @@ def test_what_is_reported(run, tmp_path, chapter, changes, options, error, said)
         ("ch7", [], {"K": 64, "group": 64, "blocks": 131}),
         ("ch8", [], {"M": 1024, "N": 256, "K": 64, "cluster": 4, "blocks": 120}),
         ("ch9", [], {"N": 256, "K": 128, "tile": (128, 128, 64), "stages": 6}),
+        ("ch17", NEIGHBOURS, {"lanes": 32}),
     ], 5),
     ids=lambda x: " ".join(f"{k}={v}" for k, v in x.items()) if isinstance(x, dict) else None,
 )  # fmt: skip
