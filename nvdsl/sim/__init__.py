@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from nvdsl.errors import SimError
+from nvdsl.errors import SimError, frames
 from nvdsl.sim.options import Options
 
 __all__ = ["Options", "executable", "record", "run", "wanted"]
@@ -45,7 +45,9 @@ def wanted(target: str | None = None) -> bool:
 
 def _is_sim(target: str) -> bool:
     if not isinstance(target, str) or target not in ("sim", "gpu"):
-        raise SimError(f"target={target!r}", kind="option", fix='use "sim" or "gpu" (also in NVDSL_TARGET)')
+        raise SimError(f"target={target!r}", kind="option", where=frames.caller(kernels=False),
+                       rule="a call runs on the GPU or in the simulator",
+                       fix='use "sim" or "gpu" (also in NVDSL_TARGET)')  # fmt: skip
     return target == "sim"
 
 

@@ -71,6 +71,8 @@ class DType:
         (``"f32"``, ``float``, torch's) Python would say that it differs: that is a TraceError."""
         if isinstance(other, (DType, np.dtype)) or isinstance(other, type) and issubclass(other, np.generic):
             return self is other or not isinstance(other, DType) and self is _BY_NUMPY.get(np.dtype(other))
+        if other is type or other is object:  # inspect.signature asks that of whatever can be called
+            return False
         if isinstance(other, (str, type)) or type(other).__name__ == "dtype":
             raise trace_error(
                 f"nv.{self.name} == {other!r}",

@@ -185,10 +185,11 @@ def blocks_of_an_sm(config: Config, dtype: nv.DType, b_major: str) -> int:
     return occupancy(config.threads, registers, config.smem_bytes(dtype, b_major)).blocks
 
 
-@functools.cache
 def sms(target: str | None) -> int:
     """SMs of the default device; in the simulator as on an H200."""
-    if sim.wanted(target):
-        return arch.SMS
-    ordinal = devices.default().ordinal
-    return devices.cuda.multiprocessors(ordinal)
+    return arch.SMS if sim.wanted(target) else _multiprocessors()
+
+
+@functools.cache
+def _multiprocessors() -> int:
+    return devices.cuda.multiprocessors(devices.default().ordinal)

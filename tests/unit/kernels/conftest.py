@@ -20,7 +20,7 @@ from nvdsl.driver.array_spec import packed_strides
 from nvdsl.driver.device import devices
 from nvdsl.driver.launch import Launch
 from nvdsl.kernels.gemm import choose, simple
-from nvdsl.kernels.gemm.launch import sms
+from nvdsl.kernels.gemm.launch import _multiprocessors
 from nvdsl.kernels.gemm.tuned import tuned_matmul
 from nvdsl.mlir.threads import Once
 from tests.unit.driver import libraries
@@ -67,7 +67,7 @@ def gpu(monkeypatch):
         monkeypatch.setattr(function, "_launches", Launches())
     tuned_matmul._chosen.clear()
     monkeypatch.setattr(signatures, "_looks", {})
-    sms.cache_clear()
+    _multiprocessors.cache_clear()
     launches = []
 
     def launch(self, run, record):
@@ -89,7 +89,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(Launch, "recorded", recorded)
     cuda.launches = launches
     yield cuda
-    sms.cache_clear()
+    _multiprocessors.cache_clear()
     module._launches.clear()
 
 

@@ -34,6 +34,9 @@ REFUSED = {
     "an activation of two, of packed weights": (
         lambda: nv.quantized_matmul(A, _weight(), activation=lambda x, y: x), "1 argument: x",
     ),
+    "a type as a function of scores": (lambda: nv.attention(Q, Q, Q, score=nv.f16), "5 arguments: s, batch"),
+    "a target that is a list": (lambda: nv.attention(Q, Q, Q, target=[]), "target=\\[\\]"),
+    "a target of layers that is a list": (lambda: nv.mlp(A, [B], target=[]), "target=\\[\\]"),
     "an activation without a result": (
         lambda: nv.quantized_matmul(A, _weight(), activation=lambda x: None), "returned None",
     ),
@@ -87,3 +90,8 @@ def test_activation_with_a_default():
     scaled = functools.partial(lambda x, by: x * by, by=2.0)
     np.testing.assert_array_equal(nv.matmul(A, B, activation=lambda x, by=2.0: x * by), 2 * (A @ B))
     np.testing.assert_array_equal(nv.mlp(A / 64, [B], activation=None, output_activation=scaled), 2 * (A / 64 @ B))
+
+
+def test_activation_that_is_a_type():
+    rounded = nv.mlp(A, [B], activation=None, output_activation=nv.i32)
+    assert (rounded == 64).all()
