@@ -20,6 +20,8 @@ from tests.sim.simulate import SCHEDULES, traced
 CASES = [(shape, dtype) for shape in ((2, 3, 100), (1,), (3, 1), (9, 10), (4, 777), (2, 5000)) for dtype in TOLERANCE]
 OPTIONS = [{}, {"label_smoothing": 0.1}, {"z_loss": 1e-2}, {"label_smoothing": 1.0, "z_loss": 0.1, "ignore_index": 0}]
 
+CONFIGS = [RowsConfig(4, 128, 1, 1, 0, "shared", later=300), RowsConfig(4, 8, 1, 2, 1), RowsConfig(2, 128, 2, 1, 0)]
+
 
 @pytest.fixture(autouse=True)
 def in_the_simulator(monkeypatch):
@@ -94,7 +96,7 @@ def test_logits_far_from_zero_lose_no_digits():
 
 
 @pytest.mark.parametrize("level", sim.options.LEVELS)
-@pytest.mark.parametrize("config", sample([RowsConfig(4, 8, 1, 2, 1), RowsConfig(2, 128, 2, 1, 0)], 1), ids=str)
+@pytest.mark.parametrize("config", sample(CONFIGS, 1), ids=str)
 def test_in_place_under_all_schedules(config, level):
     cols = config.full * config.width + (12 if config.cluster == 1 else 76)
     x, labels = _problem((5, cols), np.float32)

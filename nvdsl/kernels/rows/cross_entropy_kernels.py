@@ -48,9 +48,9 @@ def cross_entropy(
     )  # fmt: skip
     def kernel() -> None:
         row = Row.of_group(x, config)
-        policy, numbers = streams.policy(x) if gradient is None else None, Numbers(row, labels)
-        (given,) = row.read(x, missing=float("-inf"), meanwhile=numbers.load, policy=policy)
-        label = Label.of(row, x, given, numbers.loaded[0], ignored)
+        policy = streams.policy(x) if gradient is None else None
+        (given,) = row.read(x, missing=float("-inf"), numbers=[labels], policy=policy)
+        label = Label.of(row, x, given, row.numbers[0], ignored)
         whole = [lambda total, step: total + row.only(step, given(step))] if smooth else []
         found = Exponentials.of(row, given, *whole)
         lse = found.highest + found.logarithm
@@ -104,9 +104,8 @@ def cross_entropy_backward(
     )  # fmt: skip
     def kernel() -> None:
         row = Row.of_group(x, config)
-        numbers = Numbers(row, labels, dloss, lse)
-        (given,) = row.read(x, missing=float("-inf"), meanwhile=numbers.load)
-        number, slope, highest = numbers.loaded
+        (given,) = row.read(x, missing=float("-inf"), numbers=[labels, dloss, lse])
+        number, slope, highest = row.numbers
         label, factor = Label.of(row, x, given, number, ignored), nv.f32(slope)
         if counted is not None:
             nv.griddep_wait()
@@ -116,18 +115,6 @@ def cross_entropy_backward(
         _write_gradient(row, dx, made, 1.0, label, surprise, highest, factor, smoothing if smooth else None, z_loss)
 
     kernel()
-
-
-class Numbers:
-    """Numbers of a row. ``load``: what `Row.read` calls when the row's copies are on their way; before them, they would
-    be waited for first where copies stand behind branches."""
-
-    def __init__(self, row: Row, *arrays: nv.Array) -> None:
-        self.row, self.arrays = row, arrays
-        self.loaded: list[Any] = []
-
-    def load(self) -> None:
-        self.loaded = [self.row.number(x) for x in self.arrays]
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import nvdsl as nv
 from nvdsl.kernels.rows.staged import lane_of
-from nvdsl.ops.memory import bulk_prefetch
+from nvdsl.ops.memory import bulk_prefetch, prefetch
 
 if TYPE_CHECKING:
     from nvdsl.kernels.rows.row import Row
 
 
-def ask(row: Row, arrays: Sequence[nv.Array]) -> None:
-    """For what the block takes of the row ``config.later`` bytes behind."""
+def ask(row: Row, arrays: Sequence[nv.Array], numbers: Sequence[nv.Array] = ()) -> None:
+    """For what the block takes of the row ``config.later`` bytes behind, and for that row's ``numbers``."""
     wide, x, size = row.config.wide, arrays[0], sum(each.dtype.bytes for each in arrays)
     if lane_of(row.config) == 0:
         apart = nv.f32(row.config.later) * nv.math.rcp_approx(nv.f32(row.cols * size))
@@ -28,3 +28,5 @@ def ask(row: Row, arrays: Sequence[nv.Array]) -> None:
         if (index < x.shape[0]) & (count > 0):
             for each in arrays:
                 bulk_prefetch(each, (index, first), count * each.dtype.bytes)
+            for each in numbers:
+                prefetch(each, (index,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any, TypeAlias
 
@@ -38,6 +38,7 @@ class Row:
         self.config, self.index, self.cols = config, index, nv.i32(x.shape[1])
         self.exchange: Exchange | None = None
         self.staged: Staged | None = None
+        self.numbers: list[Any] = []
         self.exists = config.groups == 1 or index < x.shape[0]
         begin, self.end, self.each = nv.i32(0), self.cols, self.cols + config.slack
         self.before = before = self.before_of(x, index)
@@ -119,12 +120,13 @@ class Row:
         self,
         *arrays: nv.Array,
         missing: float = 0.0,
+        numbers: Sequence[nv.Array] = (),
         meanwhile: Callable[[], None] = lambda: None,
         policy: Any = None,
     ) -> list[Elements]:
         """This thread's elements of arrays, with ``missing`` behind the end of the row. Once for each row.
-        ``meanwhile``: what begins while they are on their way. ``policy``: of L2, for rows that registers hold
-        (`streams`)."""
+        ``numbers``: of each row one, which ``self.numbers`` has then. ``meanwhile``: what begins while they are on
+        their way. ``policy``: of L2, for rows that registers hold (`streams`)."""
         staged = self.staged = Staged(arrays, self.config) if self.config.keep == "shared" else None
         held: list[list[Any]] = []
         loaded: list[Any] = []
@@ -132,8 +134,11 @@ class Row:
             loaded = staged.fetch(self, missing=missing)
         elif self.config.keep == "registers":
             held = [[self._load(x, missing, step, policy) for step in range(self.config.steps)] for x in arrays]
+        # behind the row's copies: those may stand behind branches, and numbers would be waited for before; and ahead of
+        # the branch in which L2 is asked: behind it ptxas loads them when the row has come
+        self.numbers = [self.number(x) for x in numbers]
         if self.config.later:
-            later.ask(self, arrays)
+            later.ask(self, arrays, numbers if staged is not None else ())
         meanwhile()
         if staged is not None:
             staged.settle(self, loaded, missing=missing)

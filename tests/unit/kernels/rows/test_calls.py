@@ -164,6 +164,20 @@ def test_logits_fit_into_registers(dtype, cols, gradient, smooth):
         assert ("ld.global.L2::cache_hint.v4.b32" in each.ptx) == by_policy
 
 
+@pytest.mark.parametrize("cols", [768, 4096])
+def test_a_label_is_on_its_way_before_its_row_has_come(cols):
+    """Behind the branch in which L2 is asked for a later row, ptxas would load it where the row is waited for."""
+    x, labels, number = array(nv.bf16, 64, cols), array(nv.i64, 64), array(nv.f32, 64)
+    config = choose(cols, 2, cols, alike=True)
+    made = nv.jit(cross_entropy_kernels.cross_entropy.__wrapped__, strict=True).compile(
+        x, labels, number, None, None, x, -100, 0.0, 0.0, smooth=False, mean=False, config=config
+    )
+    (kernel,) = made.kernels.values()
+    asked = kernel.ptx.index("cp.async.bulk.prefetch.L2")
+    assert "ld.global.b64" in kernel.ptx[:asked]
+    assert ("prefetch.global.L2" in kernel.ptx[asked:]) == (config.keep == "shared")  # of the later row's label
+
+
 GRADIENTS = [(dtype, weight, residual, cols)
              for cols in (1328, 2189, 3200, 4955, 11_505, 12_680, 16_384, 20_001, 29_418, 33_515, 40_000, 50_000,
                           50_001, 65_536, 65_537, 100_000, 131_072)
