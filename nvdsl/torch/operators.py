@@ -22,6 +22,7 @@ R = TypeVar("R")
 
 
 _PLAIN = torch.Tensor, torch.nn.Parameter
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _NUMBERS = type(None), bool, int, float, str
 
 
@@ -45,7 +46,7 @@ class Operator:
                 if wants is False or wants is not None and not torch.is_grad_enabled():
                     return self._alone(*arguments)
                 if wants and not any(isinstance(x, list) for x in arguments):  # a Function looks for no tensors there
-                    return self._eager.apply(*arguments)
+                    return self._apply(*arguments)
         return self.op(*arguments)
 
     def with_gradient(self, backward: Callable[..., Any], keep: Callable[..., None], alone: Any = None) -> None:
@@ -60,7 +61,8 @@ class Operator:
             return output
 
         name = self._of_all.__name__
-        self._eager = _function(name, forward=forward, backward=backward)
+        eager = _function(name, forward=forward, backward=backward)
+        self._apply = super(torch.autograd.Function, eager).apply  # without its look for what `__call__` has looked for
         self._transformed = _function(
             name, forward=lambda *arguments: self.op(*arguments), setup_context=keep, backward=backward
         )
@@ -73,7 +75,7 @@ def _wants_gradient(arguments: Sequence[Any]) -> bool | None:
     for x in arguments:
         kind = type(x)
         if kind in _PLAIN:
-            if not (x.is_cuda or x.is_cpu):
+            if not (x.is_cuda or x.is_cpu) or _is_wrapped(x):  # by torch.func, which may be over
                 return None
             wants = wants or x.requires_grad
         elif kind is list:
