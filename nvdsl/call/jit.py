@@ -251,10 +251,10 @@ class Jit(Generic[P]):
     def _lower(self, call: Call, debug: bool | None, runs: bool) -> Compiled:
         options = self._lowering(debug)
         found_by = self._kept_under(call, options) if runs else None
-        arguments = functools.partial(call.run_time_names, self._signature)
+        arguments, what = functools.partial(call.run_time_names, self._signature), call.without_values()
 
-        def trace() -> Traced:
-            return self._traced(call, found_by is not None)
+        def trace() -> Traced:  # of what is found without one it is kept
+            return self._traced(what, found_by is not None)
 
         return lowering.lower(self.__name__, trace, arguments, options, runs, found_by)
 

@@ -5,6 +5,7 @@ Arrays by shape, strides and dtype; scalars by dtype; everything else by its val
 
 from __future__ import annotations
 
+import copy
 import inspect
 import reprlib
 from collections.abc import Collection, Mapping, Sequence
@@ -137,6 +138,12 @@ class Call:
         call.keywords, call.changes = self.keywords + names, self.changes
         call.reads(self.dependencies, self.state)
         call.run_time, call.run_time_specs, call.values = self.run_time, self.run_time_specs, self.values
+        return call
+
+    def without_values(self) -> Call:
+        """All that a trace needs: a call that is kept for one keeps no array of the caller's."""
+        call = copy.copy(self)
+        call.values = []
         return call
 
     def parameters(self, signature: inspect.Signature) -> list[str]:

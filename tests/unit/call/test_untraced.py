@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -65,6 +66,16 @@ def test_a_later_process_traces_nothing(monkeypatch):
     assert found.arguments == first.arguments and "trace" not in found.seconds
     assert found.mlir == first.mlir  # traced when it is asked for
     assert later.compile(X, X, W, *[None] * 6, 1e-5, centered=False, config=CONFIG) is found
+
+
+def test_what_a_later_process_finds_keeps_no_array():
+    run(new())
+    later = new()
+    call, array = call_of(later), np.zeros(1)
+    call.values[0], alive = array, weakref.ref(array)
+    found = later._find(call, None, runs=True)
+    del call, array
+    assert alive() is None and found.mlir
 
 
 def test_it_is_verified_while_ptxas_runs(monkeypatch):
