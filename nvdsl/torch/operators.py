@@ -61,8 +61,9 @@ class Operator:
             return output
 
         name = self._of_all.__name__
-        eager = _function(name, forward=forward, backward=backward)
-        self._apply = super(torch.autograd.Function, eager).apply  # without its look for what `__call__` has looked for
+        eager: Any = _function(name, forward=forward, backward=backward)
+        base: Any = super(torch.autograd.Function, eager)
+        self._apply = base.apply  # without Function's own look for what `__call__` has looked for
         self._transformed = _function(
             name, forward=lambda *arguments: self.op(*arguments), setup_context=keep, backward=backward
         )
