@@ -188,7 +188,7 @@ def _known_element(thread: int, register: int) -> tuple[int, int]:
     return row, col
 
 
-_A_FRAGMENT = {itemsize: wgmma_a(itemsize) for itemsize in (1, 2, 4)}
+_a_fragment = cache(wgmma_a)
 
 
 @overload
@@ -201,6 +201,6 @@ def a_fragment_element(thread: Int, register: int, itemsize: int) -> tuple[Int, 
     """The (row, first column) of an m64kK A operand in registers that a register of a thread holds.
 
     A 32-bit register holds ``4 // itemsize`` consecutive columns. They are ints or traced integers, and the same as
-    `wgmma_a` gives."""
-    row, col = _A_FRAGMENT[itemsize](thread, (0, register))
+    `wgmma_a` gives. Raises LayoutError for another ``itemsize`` than 1, 2 and 4 bytes."""
+    row, col = _a_fragment(itemsize)(thread, (0, register))
     return row, col

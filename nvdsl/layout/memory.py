@@ -42,11 +42,15 @@ def max_common_vector(a: Layout, b: Layout) -> int:
 def upcast(a: Layout, count: int) -> Layout:
     """The layout in units of ``count`` of its addresses: bytes to elements of ``count`` bytes.
 
-    Raises LayoutError where a stride is no multiple.
+    Raises LayoutError where a stride is no multiple, and for a count that is no positive int.
 
     >>> str(upcast(Layout((8, 8), (128, 2)), 2))
     '(8,8):(64,1)'
     """
+    if not isinstance(count, int) or count < 1:
+        raise layout_error(f"{a} in units of {count!r}", rule="a unit is a number of addresses, 1 or more",
+                           fix="upcast(layout, itemsize)")  # fmt: skip
+
     def smaller(stride: Stride) -> Stride:
         if is_nested(stride):
             return tuple(map(smaller, stride))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, overload
 
+from nvdsl.errors import layout_error
 from nvdsl.hopper import arch
 from nvdsl.layout.algebra import coalesce, composition
 from nvdsl.layout.core import Layout
@@ -41,8 +42,12 @@ def swizzle_offset(offset: Int, swizzle: int) -> Int:
     """Permute a byte offset within a tile: XOR bits [4, 4+n) with bits [7, 7+n), n = log2(swizzle/16).
 
     Works on Python ints and on traced integer values. ``offset`` counts from a base that is aligned
-    to ``ALIGNMENT[swizzle]``.
+    to ``ALIGNMENT[swizzle]``. Raises LayoutError for a swizzle that there is not.
     """
+    if swizzle not in SWIZZLES:
+        raise layout_error(f"an offset in a swizzle of {swizzle!r} bytes", rule="TMA and wgmma exchange units of 16 "
+                           "bytes within rows of 32, 64 or 128 (PTX ISA, Tensor swizzling modes)",
+                           fix="swizzle=128, 64 or 32; 0 or 16 for none")  # fmt: skip
     if swizzle <= 16:
         return offset
     mask = swizzle // 16 - 1

@@ -4,13 +4,16 @@ import itertools
 
 import pytest
 
+from nvdsl.errors import LayoutError
 from nvdsl.layout import (
     ALIGNMENT,
+    Layout,
     Operand,
     TileLayout,
     a_fragment_element,
     accumulator_element,
     swizzle_offset,
+    upcast,
 )
 
 # PTX ISA, "Tensor swizzling modes", figures: 16-byte unit index of each of the first 8 units of a row, by row.
@@ -36,6 +39,16 @@ def test_swizzle_is_the_isas_table(swizzle, table):
     for row, units in enumerate(table):
         for unit, where in enumerate(units):
             assert swizzle_offset(row * swizzle + unit * 16, swizzle) == row * swizzle + where * 16
+
+
+@pytest.mark.parametrize("call", [
+    lambda: swizzle_offset(256, 48), lambda: swizzle_offset(256, None), lambda: a_fragment_element(0, 0, 8),
+    lambda: upcast(Layout((8, 8), (128, 2)), 0), lambda: upcast(Layout((8, 8), (128, 2)), "f16"),
+])  # fmt: skip
+def test_sizes_that_there_are_not(call):
+    with pytest.raises(LayoutError) as refused:
+        call()
+    assert refused.value.where.file == __file__ and refused.value.rule and refused.value.fix
 
 
 @pytest.mark.parametrize("swizzle", [0, 16, 32, 64, 128])
