@@ -214,6 +214,8 @@ class Array(ir.Value):
         keys = self._keys(key)
         alignment = self._check_vector(count, keys)
         ty = ir.VectorType.get([count], self._ty.element_type)
+        if count == 1 and self._apart:
+            return wrap(vector.from_elements(ty, [self[keys]]), self.dtype)
         return wrap(vector.load(ty, self, [index(k) for k in keys], alignment=alignment), self.dtype)
 
     def load_vector(self, key: Index, count: int) -> Value:
@@ -226,6 +228,9 @@ class Array(ir.Value):
         value = vector_access.converted(value, self.dtype)
         keys = self._keys(key)
         alignment = self._check_vector(value.shape[0], keys)
+        if value.shape[0] == 1 and self._apart:
+            self[keys] = value[0]
+            return
         vector.store(value, self, [index(k) for k in keys], alignment=alignment)
 
     def at(self, rank: Int) -> Remote:
@@ -264,6 +269,11 @@ class Array(ir.Value):
         bounds.within(of, keys, last)
         space = SHARED if "workgroup" in str(self.type) else GLOBAL
         return element_address(self, keys, self.strides, space)
+
+    @property
+    def _apart(self) -> bool:
+        """Whether elements of the last axis don't lie side by side: MLIR's vectors do, and be it one."""
+        return not isinstance(self.strides[-1], int) or self.strides[-1] != 1
 
     def _check_vector(self, count: int, keys: tuple[Int, ...]) -> int:
         size = vector_access.size(count, self.dtype, self.strides[-1])

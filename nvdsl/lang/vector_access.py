@@ -25,7 +25,8 @@ _ALIGNED = "an access of several elements is aligned to its size (PTX ISA, Addre
 
 
 def size(count: int, dtype: DType, stride: Int) -> int:
-    """Bytes of an access of ``count`` elements that lie ``stride`` elements apart. TraceError for what is none."""
+    """Bytes of an access of ``count`` elements that lie ``stride`` elements apart, any number for one. TraceError
+    for what is none."""
     shown = f"a vector access of {count!r} x {dtype.name}"
     if not isinstance(count, int):
         raise trace_error(
@@ -40,7 +41,7 @@ def size(count: int, dtype: DType, stride: Int) -> int:
             fix="keep the flags in an array of nv.u8",
         )
     total = count * dtype.bytes
-    if count < 1 or total not in (1, 2, 4, 8, WIDEST) or not isinstance(stride, int) or stride != 1:
+    if count < 1 or total not in (1, 2, 4, 8, WIDEST) or count > 1 and (not isinstance(stride, int) or stride != 1):
         raise trace_error(
             f"{shown} ({total} bytes), stride {stride if isinstance(stride, int) else 'unknown'}",
             rule="one access moves 1, 2, 4, 8 or 16 contiguous bytes (PTX ISA, ld/st)",

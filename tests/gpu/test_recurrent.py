@@ -55,6 +55,24 @@ def test_many_rows_and_large_weights():
 
 
 @in_child(timeout=100)
+def test_arrays_of_any_strides():
+    give, take = _torch()
+
+    def turned(x):
+        """Matrices by columns, other elements two apart."""
+        if isinstance(x, list | tuple):
+            return type(x)(turned(each) for each in x)
+        if x is None:
+            return None
+        x = give(x)
+        return x.mT.contiguous().mT if x.ndim == 2 else x.repeat_interleave(2, -1)[..., ::2]
+
+    for sizes in ((2, 3, 16, 24), (3, 5, 9, 21), (2, 70, 40, 264)):
+        check(Problem("lstm", *sizes), turned, take)
+        check(Problem("gru", *sizes, layers=2, bidirectional=True), turned, take)
+
+
+@in_child(timeout=100)
 def test_the_simulators_numpy_arrays():
     check(Problem("lstm", 3, 70, 16, 72))
     check(Problem("gru", 2, 5, 9, 21, batch_first=True))

@@ -13,6 +13,7 @@ from nvdsl.sim import boxes
 from nvdsl.values.traced import const
 from tests.sim import orders_global
 from tests.sim.simulate import run, verdict, zeros
+from tests.unit.kernels.strided import strided
 
 LEVELS = [sim.Options(level=level) for level in sim.options.LEVELS]
 
@@ -341,3 +342,22 @@ def test_a_store_that_leaves_the_allocation(add, monkeypatch):
     assert error.kind == "out-of-bounds"
     assert "writes 6 bytes past the end of global allocation 0, which has 202" in str(error)
     assert "whole 16 bytes" in error.rule
+
+
+@nv.jit
+def one_at_a_time(x, y):
+    xs, ys = strided(x, (8, 4), (1, 8)), strided(y, (8, 4), (1, 8))
+
+    @nv.kernel(grid=1, block=32)
+    def kernel():
+        place = nv.thread_id.x // 4, nv.thread_id.x % 4
+        ys.store_vector(xs.vector(place, 1) * 2, place)
+
+    kernel()
+
+
+def test_a_vector_of_one_element_may_lie_in_an_array_of_any_strides():
+    for options in LEVELS:
+        x, y = np.arange(32, dtype=np.int32), zeros(32)
+        run(one_at_a_time, x, y, options=options)
+        assert (y == 2 * x).all()
