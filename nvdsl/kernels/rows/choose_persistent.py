@@ -70,8 +70,9 @@ def choose_persistent(
     shared = wide * (smallest or itemsize) >= COPY_BYTES
     most, threads = _SUMS_BYTES // itemsize if shared else _SUMS_BYTES // 4, _SUMS_THREADS
     half = most // 2
-    if shared and cols <= most * 32 and wide == grain:
-        lanes, threads = next(lanes for lanes in (8, 16, 32) if cols <= most * lanes), _SUMS_THREADS * 3 // 4
+    alone = most if wide == widest else most * 3 // 4  # narrow accesses take registers, too: more were spilled
+    if shared and cols <= alone * 32 and wide == grain:
+        lanes, threads = next(lanes for lanes in (8, 16, 32) if cols <= alone * lanes), _SUMS_THREADS * 3 // 4
     else:
         extent = cols + wide - grain
         lanes = next((lanes for lanes in (8, 16, 32, 64, 128, 256) if extent <= half * lanes), MOST_LANES)
