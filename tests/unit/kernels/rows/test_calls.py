@@ -179,8 +179,8 @@ def test_a_label_is_on_its_way_before_its_row_has_come(cols):
 
 
 GRADIENTS = [(dtype, weight, residual, cols)
-             for cols in (1328, 2189, 3200, 4955, 11_505, 12_680, 16_384, 20_001, 29_418, 33_515, 40_000, 50_000,
-                          50_001, 65_536, 65_537, 100_000, 131_072)
+             for cols in (33, 122, 196, 252, 396, 498, 764, 1002, 1328, 2189, 3200, 4955, 11_505, 12_680, 16_384,
+                          20_001, 29_418, 33_515, 40_000, 50_000, 50_001, 65_536, 65_537, 100_000, 131_072)
              for dtype, weight in ((nv.bf16, nv.f32), (nv.bf16, nv.bf16), (nv.f16, None), (nv.f32, nv.f32))
              for residual in (False, True)]  # fmt: skip
 
