@@ -78,11 +78,12 @@ def matmul(
     out: nv.Array,
     *operands: Any,
     split: int,
+    sms: int | None = None,
     acc_dtype: nv.DType = nv.f32,
     epilogue_op: EpilogueOp | None = None,
 ) -> None:
     """out[batch, M, N] = a[batch, M, K] @ b[batch, N, K] transposed, of 8 or 16 bits, with any strides and sums of 32.
-    An operand of one batch serves all. ``split``: blocks of a cluster, each with a part of K."""
+    An operand of one batch serves all. ``split``: blocks of a cluster, each with a part of K; ``sms``: as `launch`."""
     (_, m, n), k = out.shape, a.shape[2]
     vectors, dtypes = lie_at(EACH, a, b), (a.dtype, b.dtype, acc_dtype)
 
@@ -100,7 +101,7 @@ def matmul(
             sums = part.multiplied(read(by_elements), ALONE, dtypes)
         return sums
 
-    launch(summed, out, operands, nv.cdiv(k, SLICE), split, acc_dtype, epilogue_op)
+    launch(summed, out, operands, nv.cdiv(k, SLICE), split, acc_dtype, epilogue_op, sms=sms)
 
 
 @dataclass(frozen=True)
