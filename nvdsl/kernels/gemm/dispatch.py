@@ -40,6 +40,8 @@ smaller one."""
 RESIDUES, RESIDUES_WIDE, RESIDUES_K = 1 << 25, 3 << 24, 2048
 """Bytes of an operand off TMA's grid from which on it is read by TMA as it lies, beside few rows or columns, and beside
 more than fit into a narrow tile; and bytes of its rows, at least."""
+RESIDUES_OF_16 = 3 << 23
+"""The first two of 16-bit types, of which it is compared with other roads."""
 RESIDUES_NARROW, RESIDUES_PAIRS = 640, 1536
 """The latter of A beside columns for a narrow tile, and where threads would load it by pairs of elements."""
 REALIGNED, REALIGNED_K = 3 << 24, 4096
@@ -94,11 +96,11 @@ def wanted(problem: GemmProblem, config: Config | None, target: str | None) -> I
         yield roads.simple
     if config is not None:
         return
-    few, rows = min(m, n) <= residues.NARROW, RESIDUES_K
+    few, rows, of_16 = min(m, n) <= residues.NARROW, RESIDUES_K, problem.a.dtype.bits == 16 and not sim.wanted(target)
     if few and n <= m:
         rows = RESIDUES_PAIRS if problem.a.dtype.bits == 16 and k % 2 == 0 else RESIDUES_NARROW
-    large = _is_large_off_grid(problem, RESIDUES if few else RESIDUES_WIDE, rows)
-    if large and (problem.a.dtype.bits != 16 or sim.wanted(target)):
+    large = _is_large_off_grid(problem, RESIDUES_OF_16 if of_16 else RESIDUES if few else RESIDUES_WIDE, rows)
+    if large and not of_16:
         yield roads.by_residues
     words = _is_large_off_grid(problem, REALIGNED, REALIGNED_K)
     given, (problem, _) = problem, roads.upright(problem)

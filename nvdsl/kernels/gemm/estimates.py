@@ -28,7 +28,7 @@ so many bytes, that are there yet when the other part of a sector is written."""
 @dataclass(frozen=True)
 class Seen:
     """A product whose result has contiguous rows, on so many ``sms``. ``aligned``: TMA can read its operands;
-    ``pairs``: threads can copy these in pairs; ``stored``: TMA can store the result; ``whole``: as whole sectors;
+    ``along_k``: and K is contiguous in them; ``pairs``: threads can copy these in pairs; ``stored``: TMA can store the result; ``whole``: as whole sectors;
     ``copied``: megabytes that are copied for the tensor cores; ``clocks``: of these, in thousands, once they begin."""
 
     m: int
@@ -37,6 +37,7 @@ class Seen:
     batches: int
     sms: int
     aligned: bool
+    along_k: bool
     pairs: bool
     stored: bool
     whole: bool
@@ -60,7 +61,8 @@ class Seen:
 
         pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
         whole = stored and problem.out.strides[-2] * problem.out.dtype.bytes % SECTOR == 0
-        return Seen(m, n, k, problem.batches, sms, not copied, pairs, stored, whole, megabytes, clocks)
+        along_k = not copied and majors == ("k", "k")
+        return Seen(m, n, k, problem.batches, sms, not copied, along_k, pairs, stored, whole, megabytes, clocks)
 
     @property
     def written(self) -> float:
@@ -93,22 +95,28 @@ def _simple(x: Seen) -> Terms:
 
 
 def _by_warps(x: Seen) -> Terms:
+    """The larger operand is read once from memory."""
     count, slices = x.batches * min(small.tiles(x.m, x.n), small.tiles(x.n, x.m)), nv.cdiv(x.k, small.SLICE)
-    shared, tiles = small.WARPS * (small.SPLIT if small.at_once(count, x.sms) else 1), count / x.sms
-    own, all_slices, odd = slices / shared, tiles * slices, not x.aligned
-    return 1, own * x.aligned, own * odd, tiles, all_slices * x.aligned, all_slices * odd
+    split, odd = small.split(x.k, x.along_k, count, x.sms), not x.along_k
+    own, read = _of_a_warp(count, slices, split, x.sms), 2 * x.batches * max(x.m, x.n) * x.k / MILLION
+    return 1, own * x.along_k, own * odd, count / x.sms, read * x.along_k, read * odd, split > 1
+
+
+def _of_a_warp(tiles: int, slices: int, split: int, sms: int) -> float:
+    """Slices that a warp reads, one after the other, and that it waits for others to read: a tile is shared by the
+    warps of so many blocks, of which no more run than there are for each."""
+    resident = small.RESIDENT * small.WARPS * sms / (tiles * split)
+    each = nv.cdiv(slices, split)
+    warps = 1 << int(gemv.exponent(min(int(resident), 2 * each - 1), small.WARPS))
+    return nv.cdiv(each, warps) * max(warps / resident, 1.0)
 
 
 def _by_vectors(x: Seen) -> Terms:
-    """Rows off the grid. The longer side's operand is read by each tile of the other one. A tile is shared by a
-    cluster's warps, of which no more run than there are for each tile."""
+    """Rows off the grid. The longer side's operand is read once from memory, and by each tile of the other one."""
     m, n = max(x.m, x.n), min(x.m, x.n)
     tiles, slices, split = small_words.tiles(m, n, x.k), small_words.slices(x.k), small_words.split(m, n, x.k, x.sms)
-    resident = small.RESIDENT * small.WARPS * x.sms / (tiles * split)
-    each = nv.cdiv(slices, split)
-    warps = 1 << int(gemv.exponent(min(int(resident), 2 * each - 1), small.WARPS))
-    own = nv.cdiv(each, warps) * max(warps / resident, 1.0)
-    return 1, own, tiles / x.sms, tiles * slices / x.sms, x.written * (x.n > x.m)
+    own, read = _of_a_warp(tiles, slices, split, x.sms), 2 * m * x.k / MILLION
+    return 1, own, tiles / x.sms, tiles * slices / x.sms, read, split > 1
 
 
 def _by_tiles(part: int, fast: Callable[[Seen], bool]) -> Callable[[Seen], Terms]:
@@ -120,7 +128,7 @@ def _by_tiles(part: int, fast: Callable[[Seen], bool]) -> Callable[[Seen], Terms
         rounds = max(tiles, 1.0)
         odd = not fast(x)
         one = x.k * odd, x.k * (not odd)
-        return 1, *one, rounds, rounds * one[1], rounds * one[0], x.written * (not x.stored), x.written
+        return 1, *one, rounds, rounds * one[1], rounds * one[0], rounds * (not x.stored), x.written
 
     return terms
 
@@ -137,11 +145,12 @@ def _by_threads(x: Seen) -> Terms:
     rows, slices = x.batches * nv.cdiv(max(x.m, x.n), 64), nv.cdiv(x.k, 64)
     few = min(x.m, x.n)
     width = next((tile.tile_n for tile in gathered.PAIRS if few <= tile.tile_n), nv.cdiv(few, 64) * 64)
-    loaded = rows * (64 + width) * slices / x.sms
+    wide, loaded = width / 64, rows * (64 + width) * slices / x.sms
     parts = int(parts_of(rows, slices, 1, 2 * x.sms, gathered.PAIRS[0].parts, gathered.LEAST))
-    own, odd = nv.cdiv(slices, parts) * max(rows * parts / x.sms, 1.0) * (64 + width) / 64, not x.pairs
+    own, handed = nv.cdiv(slices, parts) * max(rows * parts / x.sms, 1.0), math.log2(parts)
     turned = x.written * (x.n > x.m)  # neighbours of a column are stored
-    return 1, turned, math.log2(parts), rows / x.sms, own * x.pairs, own * odd, loaded * x.pairs, loaded * odd
+    each = loaded * x.pairs, own * (1 + wide) * (not x.pairs)
+    return 1, turned, handed, handed * wide, wide, rows / x.sms * wide, *each
 
 
 def _by_residues(x: Seen) -> Terms:
@@ -153,7 +162,8 @@ def _by_residues(x: Seen) -> Terms:
     uneven = nv.cdiv(tiles, at_once) * at_once / tiles if tiles > at_once else 1.0
     parts = int(parts_of(tiles, nv.cdiv(x.k, 64), 1, at_once, 128, residues.LEAST))
     read = 2 * m * x.k / MILLION * uneven
-    return 1, 2 * turns * n * x.k / MILLION, read * (not wide), read * wide, math.log2(parts)
+    apart = x.written * (x.n > x.m)  # results of a residue lie apart
+    return 1, 2 * turns * n * x.k / MILLION, read * (not wide), read * wide, math.log2(parts), apart
 
 
 def _tensor_cores(x: Seen) -> Terms:
@@ -176,15 +186,15 @@ TERMS: Mapping[str, Callable[[Seen], Terms]] = {
     "tensor_cores": _tensor_cores,
 }
 MICROSECONDS: Mapping[str, Terms] = {
-    "simple": (3.704, 0.03031, 0.1985, 0.02127, 0.5435, 0.2449, 0.0, 0.1644),
-    "by_warps": (5.438, 0.3592, 1.061, 0.02054, 0.1263, 0.1284),
-    "by_vectors": (6.115, 0.2301, 0.0, 0.06902, 4.449),
-    "by_strips 16": (4.12, 0.02305, 0.004605, 0.2409, 0.01049, 0.01498, 0.2707, 0.0),
-    "by_strips 32": (4.384, 0.02791, 0.007664, 0.3395, 0.01463, 0.02721, 0.1773, 0.1221),
-    "by_runs": (4.648, 0.00456, 0.0, 0.3057, 0.006557, 0.0106, 0.1735, 0.1343, 0.00191, 0.004543, 0.6014),
-    "by_threads": (5.591, 6.752, 0.5313, 0.08534, 0.01564, 0.6209, 0.005207, 0.0),
-    "by_residues": (15.96, 0.4834, 0.2696, 0.366, 0.8338),
-    "tensor_cores": (0.0, 0.3998, 0.6972, 0.1478, 1.059, 0.4214, 0.03504, 0.3603, 0.08697, 0.1918),
+    "simple": (3.637, 0.03793, 0.2279, 0.02296, 0.5816, 0.2437, 1.064, 0.1369),
+    "by_warps": (4.428, 0.4788, 1.068, 0.188, 0.254, 0.3899, 1.005),
+    "by_vectors": (5.3, 0.2852, 0.1072, 0.02275, 0.1908, 0.9561),
+    "by_strips 16": (4.011, 0.03116, 0.005579, 0.2586, 0.009318, 0.01285, 0.1523, 0.1099),
+    "by_strips 32": (4.436, 0.02509, 0.00156, 0.3025, 0.01855, 0.0344, 0.3536, 0.07554),
+    "by_runs": (4.665, 0.006796, 0.009755, 0.1824, 0.006598, 0.02161, 0.3513, 0.2036, 0.001412, 0.0, 0.1221),
+    "by_threads": (4.974, 4.765, 0.4027, 0.6636, 1.824, 0.559, 0.0056, 0.6228),
+    "by_residues": (15.77, 1.107, 0.264, 0.2802, 0.6116, 5.048),
+    "tensor_cores": (0.0, 0.4035, 0.5166, 0.1441, 1.129, 0.406, 0.08816, 0.4397, 0.07079, 0.1913),
 }
 """What each term of a road counts. Median errors are 3 to 9 %."""
 

@@ -100,7 +100,7 @@ def by_warps(problem: GemmProblem, finish: LinearCombination, options: Options, 
     problem = problem.transposed if turned else problem
     arrays = {"a": problem.a, "b": problem.b.transposed, "out": problem.out}
     aligned = k % small.EACH == 0 and all(arrays[name].fits_tma(1) for name in "ab")
-    options = options | {"split": small.blocks_of_tile(problem, aligned, target)}
+    options = options | {"split": small.blocks_of_tile(problem, aligned, target), "sms": sms(target)}
     axes, gathers = {"a": "mk", "b": "nk", "out": "mn"}, dict.fromkeys("ab", int(all(_near(arrays[x]) for x in "ab")))
     return bind(
         problem, finish, small.matmul, options, arrays, axes, gathers=gathers, with_batch=True, turned=turned,

@@ -56,8 +56,13 @@ def takes(problem: GemmProblem) -> bool:
 def blocks_of_tile(problem: GemmProblem, vectors: bool, target: str | None) -> int:
     """Blocks that share a tile. ``vectors``: 16 bytes are read at a time."""
     m, n, k = problem.sizes
+    return split(k, vectors, problem.batches * tiles(m, n), sms(target))
+
+
+def split(k: int, vectors: bool, tiles: int, sms: int) -> int:
+    """The same of one of so many tiles."""
     rounds = nv.cdiv(k, SLICE * WARPS * (AHEAD if vectors else ALONE))
-    return SPLIT if rounds > ROUNDS and at_once(problem.batches * tiles(m, n), sms(target)) else 1
+    return SPLIT if rounds > ROUNDS and at_once(tiles, sms) else 1
 
 
 def at_once(tiles: int, sms: int) -> bool:
