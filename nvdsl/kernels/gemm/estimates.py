@@ -28,8 +28,9 @@ so many bytes, that are there yet when the other part of a sector is written."""
 @dataclass(frozen=True)
 class Seen:
     """A product whose result has contiguous rows, on so many ``sms``. ``aligned``: TMA can read its operands;
-    ``along_k``: and K is contiguous in them; ``pairs``: threads can copy these in pairs; ``stored``: TMA can store the result; ``whole``: as whole sectors;
-    ``copied``: megabytes that are copied for the tensor cores; ``clocks``: of these, in thousands, once they begin."""
+    ``along_k``: and K is contiguous in them; ``pairs``: threads can copy them in pairs; ``stored``: TMA can store the
+    result; ``whole``: as whole sectors; ``copied``: megabytes that are copied for the tensor cores; ``clocks``: of
+    these, in thousands, once they begin."""
 
     m: int
     n: int

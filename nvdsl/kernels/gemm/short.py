@@ -16,6 +16,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.hopper.arch import WARP_SIZE
+from nvdsl.kernels.blocks.clamped_index import opaque
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.blocks.rows_anywhere import store_rows
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
@@ -155,7 +156,7 @@ def matmul(
         nv.griddep_launch_dependents()
         A, B = Strip(a, rows, a_major), Strip(b, cols, b_major)
         shared = nv.smem((rows, cols + BESIDE_SUMS), staged)
-        top, left = nv.warp_id() // ACROSS * part, nv.warp_id() % ACROSS * part
+        top, left = _part(nv.warp_id(), part)
 
         def read(slot: Any, tile: Any, first: Any) -> None:
             if tile < tiles.count:
@@ -191,11 +192,17 @@ def matmul(
                     y = nv.load_b(of_b.T if b_major == "k" else of_b, (step, left), (STEP, part))
                     sums += x @ y
                 slot = nv.select(slot == SLOTS - 1, 0, slot + 1)
-            sums.store(shared, (top, left))
+            (warp,) = opaque(nv.warp_id())  # its place is not kept beside the sums
+            sums.store(shared, _part(warp, part))
             nv.sync_threads()
             write(shared, out, tiles.start(tile), acc_dtype, epilogue_op, operands)
 
     kernel()
+
+
+def _part(warp: Any, part: int) -> tuple[Any, Any]:
+    """First row and column of a warp's part of a tile."""
+    return warp // ACROSS * part, warp % ACROSS * part
 
 
 def resident(crowded: bool) -> int:

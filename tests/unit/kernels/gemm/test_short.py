@@ -59,12 +59,13 @@ def test_nothing_beyond_k_enters(k):
     check_nothing_beyond(k)
 
 
-KINDS = [(1000, 33, "nn"), (1001, 33, "tn"), (1001, 34, "tt")]
+KINDS = [("nn", short.PART), ("tn", 16), ("nn", 16), ("tt", 16), ("tn", short.PART), ("tt", short.PART)]
 
 
-@pytest.mark.parametrize(("n", "k", "layout"), sample(KINDS, 1))
-def test_no_spill(n, k, layout):
-    assert_no_spill(road(1000, n, k, layout))
+@pytest.mark.parametrize(("layout", "part"), sample(KINDS, 1))
+def test_no_spill(layout, part):
+    found = road(1000, 1001, 33, layout)
+    assert_no_spill(dataclasses.replace(found, options=found.options | {"part": part}))
 
 
 def assert_no_spill(found):
