@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.model import Shape, times
-from nvdsl.kernels.gemm.tiles import MOST_PARTS, PARTS, Tile, legal
+from nvdsl.kernels.gemm.model import cycles as model_cycles
+from nvdsl.kernels.gemm.tiles import MOST_PARTS, PARTS, SECTOR, Tile, legal
 
 MAJORS = "k", "mn"
 Key = tuple[str, int, int, int, int, bool, int, int]
@@ -47,6 +50,12 @@ last."""
 ALONE = 28
 """How many more it is in a process that has had no result that TMA can't store: then there are hardly other kernels,
 either, and these that there are don't serve both."""
+
+THIN, THIN_K, THIN_WRITTEN = Config(128, 256, stages=3, store_buffers=4, group=1, cluster_m=2), 256, 26 << 20
+THIN_PAYS = {True: 0.84, False: 0.7}
+"""For results of so many bytes and a K of up to so many: all pieces of a tile leave at once, in pairs of rows of tiles.
+How much less than in the model it takes beside others, where the result's rows are whole sectors, and where not, so
+that tiles that are far apart in time write parts of one (docs/measured/small_products.md, "A short K")."""
 
 BESIDE = {"cooperative": 40, "splitk": 40, "pingpong": 40, "streamk": 48}
 """Registers of a consumer's thread beside the sums that an epilogue of few operands needs. With stream-K it also keeps
@@ -92,16 +101,22 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
         if shape.unaligned:
             _mixed.add((shape.dtype, shape.out))
         scarce, alone = mixed(shape.dtype, shape.out), shape.m == 1  # a row is of another layout than the rest
+        most = ALONE
+        if scarce:
+            more = OTHERS_ALONG_K * (shape.a_major == shape.b_major == "k")
+            most = 0 if alone else OTHERS[shape.dtype.bits] + more
+        if thin_cycles(shape, sms) < cycles.min() and (THIN in used or others < most):
+            if THIN not in used:
+                used.append(THIN)
+            return THIN
         enough = SCARCE[1] * float(cycles.min()) if scarce and alone else near(float(cycles.min()), others)
         known = least(menu)
         if known is not None and (len(menu) >= MENU or cycles[places[known]] <= enough):
             return known
         chosen = least(used)
         if chosen is None or cycles[places[chosen]] > enough:
-            most, worth = ALONE, enough
+            worth = enough
             if scarce:
-                more = OTHERS_ALONG_K * (shape.a_major == shape.b_major == "k")
-                most = 0 if alone else OTHERS[shape.dtype.bits] + more
                 worth = float(cycles.min()) * (SCARCE[0] + (SCARCE[1] - SCARCE[0]) * others / max(most, 1))
             chosen = least([*used, *common])
             if chosen is None or others < most and cycles[places[chosen]] > worth:
@@ -110,6 +125,16 @@ def choose(shape: Shape, crowded: bool = False, sms: int = arch.SMS) -> Config:
         if chosen not in used:
             used.append(chosen)
         return chosen
+
+
+def thin_cycles(shape: Shape, sms: int) -> float:
+    """What `THIN` takes in the model; infinity where it is not for this."""
+    row = shape.n * shape.out.bytes
+    of_16 = shape.dtype.bits == shape.out.bits == 16 and shape.acc == nv.f32
+    short = shape.k * shape.dtype.bytes <= THIN_K and shape.batches * shape.m * row >= THIN_WRITTEN
+    if not (of_16 and short) or shape.unaligned:
+        return math.inf
+    return THIN_PAYS[row % SECTOR == 0] * model_cycles(THIN, shape, sms)
 
 
 def mixed(dtype: Any, out: Any) -> bool:

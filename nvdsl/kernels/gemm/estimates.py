@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import nvdsl as nv
 from nvdsl.kernels.gemm import flat, gathered, gemv, residues, short, simple, small, small_words
-from nvdsl.kernels.gemm.choose import COMMON, allowed, key
+from nvdsl.kernels.gemm.choose import COMMON, allowed, key, thin_cycles
 from nvdsl.kernels.gemm.factors import factors
 from nvdsl.kernels.gemm.model import Shape, grid, times
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, fits_tma
@@ -28,7 +28,7 @@ so many bytes, that are there yet when the other part of a sector is written."""
 @dataclass(frozen=True)
 class Seen:
     """A product whose result has contiguous rows, on so many ``sms``. ``aligned``: TMA can read its operands;
-    ``along_k``: and K is contiguous in them; ``pairs``: threads can copy them in pairs; ``stored``: TMA can store the
+    ``along_k``: K is contiguous in them; ``pairs``: threads can copy them in pairs; ``stored``: TMA can store the
     result; ``whole``: as whole sectors; ``copied``: megabytes that are copied for the tensor cores; ``clocks``: of
     these, in thousands, once they begin."""
 
@@ -58,11 +58,11 @@ class Seen:
             grids = [int(grid(-(-x.strides[-2] * x.dtype.bytes // TMA_ALIGNMENT) * TMA_ALIGNMENT)) for x in (a, b)]
             of_all = problem.a.dtype, problem.out_dtype, problem.acc_dtype, problem.batches, *majors
             shape = Shape(m, n, k, *of_all, (grids[0], grids[1]), not stored)
-            return float(times(_common(shape), shape, sms).min()) / THOUSAND
+            return min(float(times(_common(shape), shape, sms).min()), thin_cycles(shape, sms)) / THOUSAND
 
         pairs = gathered.in_pairs(a) and gathered.in_pairs(b)
         whole = stored and problem.out.strides[-2] * problem.out.dtype.bytes % SECTOR == 0
-        along_k = not copied and majors == ("k", "k")
+        along_k = majors == ("k", "k")
         return Seen(m, n, k, problem.batches, sms, not copied, along_k, pairs, stored, whole, megabytes, clocks)
 
     @property
@@ -90,17 +90,19 @@ def _simple(x: Seen) -> Terms:
     """A thread for each element; or several, which add up."""
     blocks, elements = x.batches * simple.blocks(x.m, x.n) / x.sms, x.batches * x.m * x.n
     if elements <= simple.FEW and x.k > simple.FLAT_K:
-        rounds = elements / x.sms / THOUSAND
-        return 1, 0, 0, 0, 1, x.k / THOUSAND, rounds, rounds * x.k
-    return 1, x.k, blocks, blocks * x.k, 0, 0, 0, 0
+        rounds, apart = elements / x.sms / THOUSAND, not x.along_k
+        return 1, 0, 0, 0, 1, x.k / THOUSAND, rounds, rounds * x.k, apart * x.k / THOUSAND, apart * rounds * x.k
+    return 1, x.k, blocks, blocks * x.k, 0, 0, 0, 0, 0, 0
 
 
 def _by_warps(x: Seen) -> Terms:
     """The larger operand is read once from memory."""
     count, slices = x.batches * min(small.tiles(x.m, x.n), small.tiles(x.n, x.m)), nv.cdiv(x.k, small.SLICE)
-    split, odd = small.split(x.k, x.along_k, count, x.sms), not x.along_k
+    vectors = x.aligned and x.along_k
+    split, odd, apart = small.split(x.k, vectors, count, x.sms), x.along_k and not x.aligned, not x.along_k
     own, read = _of_a_warp(count, slices, split, x.sms), 2 * x.batches * max(x.m, x.n) * x.k / MILLION
-    return 1, own * x.along_k, own * odd, count / x.sms, read * x.along_k, read * odd, split > 1
+    kinds = vectors, odd, apart
+    return 1, *(own * x for x in kinds), count / x.sms, *(read * x for x in kinds), split > 1
 
 
 def _of_a_warp(tiles: int, slices: int, split: int, sms: int) -> float:
@@ -187,15 +189,15 @@ TERMS: Mapping[str, Callable[[Seen], Terms]] = {
     "tensor_cores": _tensor_cores,
 }
 MICROSECONDS: Mapping[str, Terms] = {
-    "simple": (3.637, 0.03793, 0.2279, 0.02296, 0.5816, 0.2437, 1.064, 0.1369),
-    "by_warps": (4.428, 0.4788, 1.068, 0.188, 0.254, 0.3899, 1.005),
-    "by_vectors": (5.3, 0.2852, 0.1072, 0.02275, 0.1908, 0.9561),
-    "by_strips 16": (4.011, 0.03116, 0.005579, 0.2586, 0.009318, 0.01285, 0.1523, 0.1099),
-    "by_strips 32": (4.436, 0.02509, 0.00156, 0.3025, 0.01855, 0.0344, 0.3536, 0.07554),
-    "by_runs": (4.665, 0.006796, 0.009755, 0.1824, 0.006598, 0.02161, 0.3513, 0.2036, 0.001412, 0.0, 0.1221),
-    "by_threads": (4.974, 4.765, 0.4027, 0.6636, 1.824, 0.559, 0.0056, 0.6228),
-    "by_residues": (15.77, 1.107, 0.264, 0.2802, 0.6116, 5.048),
-    "tensor_cores": (0.0, 0.4035, 0.5166, 0.1441, 1.129, 0.406, 0.08816, 0.4397, 0.07079, 0.1913),
+    "simple": (3.659, 0.03389, 0.2145, 0.02794, 0.5592, 0.2389, 0.8321, 0.1448, 0.04807, 0.05521),
+    "by_warps": (4.433, 0.4796, 1.056, 1.035, 0.1833, 0.2929, 0.4047, 0.4208, 1.016),
+    "by_vectors": (5.281, 0.2885, 0.112, 0.02025, 0.199, 0.9881),
+    "by_strips 16": (4.017, 0.0314, 0.00521, 0.258, 0.009402, 0.01278, 0.1484, 0.1337),
+    "by_strips 32": (4.511, 0.03069, 0.004887, 0.0, 0.01623, 0.02896, 0.3657, 0.2583),
+    "by_runs": (4.704, 0.0086, 0.009133, 0.1484, 0.005789, 0.007846, 0.3625, 0.2183, 0.001636, 0.006093, 0.1738),
+    "by_threads": (5.08, 5.198, 0.3926, 0.7237, 1.673, 0.3077, 0.005571, 0.624),
+    "by_residues": (14.46, 0.9965, 0.2673, 0.2804, 0.9383, 6.705),
+    "tensor_cores": (0.0, 0.3994, 0.6778, 0.1595, 1.075, 0.4124, 0.08629, 0.4449, 0.07387, 0.1018),
 }
 """What each term of a road counts. Median errors are 3 to 9 %."""
 
