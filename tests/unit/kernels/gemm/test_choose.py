@@ -18,6 +18,7 @@ from nvdsl.kernels.gemm.choose import (
     COMMON,
     MENU,
     OTHERS,
+    THIN,
     allowed,
     choose,
     key,
@@ -216,7 +217,7 @@ def test_nothing_is_loaded_together_where_rows_are_on_the_grid(n):
 @pytest.mark.parametrize("dtype", sample([nv.f16, nv.e4m3], 1))
 def test_what_was_chosen_before_is_taken_again(dtype):
     """For a loss of 2 %, later 3 %, nothing is compiled. Else it is one that is common, or one of a few others."""
-    draw, seen, weights, most = random.Random(3), [], set(), ALONE
+    draw, seen, thin, weights, most = random.Random(3), [], set(), set(), ALONE
     every = legal(dtype, nv.f16, nv.f32, False, "k", "k")
     common = [config for config in every if key(config) in COMMON]
     for _ in range(150):
@@ -224,8 +225,11 @@ def test_what_was_chosen_before_is_taken_again(dtype):
         if (shape.n, shape.k) in weights:  # beside one B what was chosen for other rows is taken
             continue
         weights.add((shape.n, shape.k))
-        others = len(set(seen).difference(common))
+        others = len({*seen, *thin}.difference(common))
         chosen, enough = choose(shape), near(times(every, shape).min(), others)
+        if chosen is THIN:
+            thin.add(chosen)
+            continue
         took = cycles(chosen, shape)
         if chosen in seen:
             assert took == min(cycles(config, shape) for config in seen)
@@ -235,7 +239,17 @@ def test_what_was_chosen_before_is_taken_again(dtype):
             seen.append(chosen)
         if others < most:
             assert took <= enough
-    assert len(set(seen).difference(common)) == most
+    assert len({*seen, *thin}.difference(common)) == most
+
+
+def test_large_results_of_a_short_k():
+    """Their own tiles compute them, whatever was chosen before, but for what is small, cut up or of other types."""
+    large = Shape(6272, 6336, 72, nv.bf16, nv.bf16, b_major="k")
+    for shape in (large, replace(large, k=128), replace(large, n=6328), replace(large, m=1568, batches=4)):
+        assert choose(shape) is THIN
+    others = replace(large, k=136), replace(large, m=800), replace(large, unaligned=True)
+    others = *others, replace(large, out=nv.f32), replace(large, dtype=nv.e4m3, k=64), replace(large, m=64, n=10**6)
+    assert all(choose(shape) is not THIN for shape in others)
 
 
 @pytest.mark.parametrize("first", [True, False])
