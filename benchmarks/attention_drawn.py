@@ -241,26 +241,31 @@ def forward(a: Arrays) -> tuple[Calls, Callable[[], Any]]:
 
 
 def gradients(a: Arrays) -> tuple[Calls, Callable[[], Any]]:
-    """The same of the gradients; FlashAttention-4's without autograd."""
+    """The same of the gradients; FlashAttention-4's without autograd. ``unordered``: nvdsl's, added up as blocks are
+    done, beside those in order, which need no FlashAttention-4."""
     import torch
-    from flash_attn.cute.interface import _flash_attn_bwd
 
     import nvdsl as nv
 
     p, dout = a.problem, torch.randn(a.shape, device="cuda", dtype=a.q.dtype)
     ours = {**a.options, **a.score, "window": (p.left, p.right)}
     out, lse = nv.attention(a.q, a.k, a.v, **ours, return_lse=True)
-    into = {"d" + name: a.empty(x) for name, x in (("q", a.q), ("k", a.k), ("v", a.v))}
-    ordered = {"deterministic": p.ordered}
 
-    def theirs() -> Any:
-        sides = {"window_size_left": p.left, "window_size_right": p.right}
-        return _flash_attn_bwd(a.q, a.k, a.v, out, dout, lse, **sides, **a.theirs, **ordered)[:3]
+    def kernel(ordered: bool) -> Callable[[], Any]:
+        into = {"d" + name: a.empty(x) for name, x in (("q", a.q), ("k", a.k), ("v", a.v))}
+        return lambda: nv.attention_backward(
+            dout, a.q, a.k, a.v, out, lse, **ours, **into, deterministic=ordered
+        )  # fmt: skip
 
-    calls = {
-        "kernel": lambda: nv.attention_backward(dout, a.q, a.k, a.v, out, lse, **ours, **into, **ordered),
-        "fa4": theirs,
-    }
+    calls = {"kernel": kernel(p.ordered)} | ({"unordered": kernel(False)} if p.ordered else {})
+    try:
+        from flash_attn.cute.interface import _flash_attn_bwd
+    except ImportError:
+        if not p.ordered:
+            raise
+    else:
+        sides = {"window_size_left": p.left, "window_size_right": p.right, "deterministic": p.ordered}
+        calls["fa4"] = lambda: _flash_attn_bwd(a.q, a.k, a.v, out, dout, lse, **sides, **a.theirs)[:3]
     return calls, lambda: in_f32(a, dout)
 
 
