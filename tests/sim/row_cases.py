@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nvdsl.kernels.rows import cross_entropy_kernels, norm_backward_kernels, norm_kernels
+from nvdsl.kernels.rows import cross_entropy_kernels, norm_backward_kernels, norm_kernels, softmax_kernels
 from nvdsl.kernels.rows.config import RowsConfig, shared_by
 from tests.sim import row_references as reference
-from tests.sim.programs import Case, layer_norm_of
+from tests.sim.programs import Case, layer_norm_of, softmax_of
 from tests.sim.simulate import traced
 
 
@@ -43,6 +43,21 @@ def ends() -> Case:
         np.testing.assert_allclose(y.astype(np.float64), expected, rtol=2e-3, atol=2e-3)
 
     return Case(program, check, lambda: y.fill(np.nan))
+
+
+def ends_of_a_warp() -> Case:
+    """Softmax of such rows in registers, in the place of what is read. They fill all accesses, so they are wrapped."""
+    start, rows = _floats(9, 510).astype(np.float16), np.zeros((9, 510), np.float16)
+    config = shared_by(510, RowsConfig(8, 32, 1, 0, 0, frame=8, grain=2, alone=True, wrapped=True))
+    program = traced(softmax_kernels.softmax, rows, rows, config=config)
+
+    def check() -> None:
+        np.testing.assert_allclose(rows.astype(np.float64), softmax_of(start), rtol=2e-3, atol=2e-3)
+
+    def reset() -> None:
+        rows[...] = start
+
+    return Case(program, check, reset)
 
 
 def gradients() -> Case:

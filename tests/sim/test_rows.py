@@ -80,6 +80,37 @@ def test_rows_that_are_written_elsewhere_behind_16_bytes_than_they_are_read(func
         assert np.isnan(memory[:, cols:]).all()
 
 
+WARPS = [(softmax, 510, 2), (norm, 511, 1), (cross_entropy, 509, 1), (softmax, 505, 1), (norm, 300, 2),
+         (cross_entropy, 300, 4)]  # fmt: skip
+
+
+@pytest.mark.parametrize("level", sim.options.LEVELS)
+@pytest.mark.parametrize(("function", "cols", "grain"), sample(WARPS, 1))
+def test_rows_of_a_warp_that_begin_anywhere_are_replaced_by_results(function, cols, grain, level):
+    """Each reads its neighbours' elements, too, while they are written: rows that fill all accesses are wrapped."""
+    rows, label = 9, np.array([0, cols - 1, 5, -100, cols - 2, 255, 256, 8, cols - 1])
+    rng, wrapped = np.random.default_rng(cols), cols > 500
+    memory = np.full(rows * cols + 16, np.nan, np.float16)
+    x = memory[: rows * cols].reshape(rows, cols)
+    start, weight = rng.standard_normal(x.shape).astype(np.float16), rng.standard_normal(cols).astype(np.float32)
+    loss, expected = np.zeros(rows, np.float32), softmax_of(start)
+    config = shared_by(cols, RowsConfig(8, 32, 1, 0, 0, alone=True, frame=8, grain=grain, wrapped=wrapped))
+    if function is softmax:
+        program = traced(function, x, x, config=config)
+    elif function is norm:
+        program = traced(function, x, x, weight, *[None] * 6, 1e-5, centered=True, config=config)
+        expected = layer_norm_of(start, weight, np.float64(0))
+    else:
+        numbers = -100, 0.0, 0.0
+        program = traced(function, x, label, loss, None, None, x, *numbers, smooth=False, mean=False, config=config)
+        expected = np.where(label[:, None] < 0, 0, expected - (label[:, None] == np.arange(cols)))
+    for options in SCHEDULES[::45]:
+        x[...] = start
+        program.run(dataclasses.replace(options, level=level))
+        np.testing.assert_allclose(x.astype(np.float64), expected, rtol=2e-3, atol=2e-3)
+        assert np.isnan(memory[rows * cols :]).all()
+
+
 def test_special_values():
     x = np.zeros((6, 70), np.float32)
     x[0], x[1, 3], x[2, 60], x[3, 5:] = -np.inf, np.inf, np.nan, -np.inf

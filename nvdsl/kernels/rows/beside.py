@@ -26,6 +26,11 @@ def _size(cols: Any, config: RowsConfig) -> Any:
     return nv.cdiv(cols, config.wide) * config.wide + config.wide
 
 
+def _wrapped(col: Any, config: RowsConfig) -> Any:
+    """The column that stands where ``col`` is, before the first one perhaps."""
+    return nv.where(col < 0, col + config.part, col) if config.wrapped else col
+
+
 def access_to_copies(cols: int, dtypes: Sequence[nv.DType], config: RowsConfig) -> int:
     """Bytes. There is a copy for each element of an access at which the row may begin: half as many of 16 bits where
     all of them don't stay in L1, but those would. f32 would take four accesses then."""
@@ -59,7 +64,7 @@ def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[nv.Arr
             if nv.block_id.z == number and nv.block_id.y < counts[number] and first < size:
                 values = []
                 for i in range(config.wide):
-                    col, value = first + i - nv.block_id.y * config.grain, x.dtype(0)
+                    col, value = _wrapped(first + i - nv.block_id.y * config.grain, config), x.dtype(0)
                     if (col >= 0) & (col < cols):
                         value = x[col]
                     values.append(value)
@@ -102,6 +107,7 @@ class Beside:
         row, found = self.row, []
         for i in range(0, row.config.wide, self.wide):
             col = row.column(step) + self.shift + i
+            col = _wrapped(col, row.config) if step == 0 else col
             if not row.full(step):
                 col = nv.min(col, self.last)
                 col = nv.max(col, 0) if row.config.frame else col

@@ -57,6 +57,9 @@ _REGISTERS_AHEAD, _SHARED_AHEAD, _CLUSTER_AHEAD = 32, 96, 64
 """Bytes of each row for all rows that a thread loads ahead where registers hold the row, of all of them where shared
 memory does, and where a cluster shares the longest rows."""
 
+_HELD = 40
+"""Elements of a thread of a row that begins anywhere, up to which registers of 1024 threads hold rows; else of 768."""
+
 _BLOCKS_OF_AN_SM = 32
 
 _LATER_BYTES, _LATER_OF_WARPS = 5 << 20, 3 << 20
@@ -114,9 +117,12 @@ def choose(
         lanes = _WHOLE_LANES
     elif several:
         lanes = _of_several(each, _ENOUGH_BYTES if moments or ragged else _ENOUGH_OF_SOFTMAX)
+    held = ragged and not apart and arrays == 1 and passes < 4 and 32 <= lanes <= ALONE and size <= _LANES[-1][0]
+    if held:
+        lanes = _held_lanes(cols, wide, lanes, written)
     short = arrays == 1 and (lanes == 32 or not written and each <= _HELD_PART)
-    if short:  # a warp waits for no other one, or nothing is written: registers are as good
-        shared = wide > grain
+    if held or short:  # a warp waits for no other one, or nothing is written: registers are as good
+        shared = not held and wide > grain
     else:
         shared = wide * (smallest or itemsize) >= COPY_BYTES and lanes >= 32
     while not shared and arrays * nv.cdiv(cols, lanes * cluster) > _REGISTERS and lanes < MOST_LANES:
@@ -124,14 +130,18 @@ def choose(
     alone = lanes == 32 and arrays == 1 and written and (passes == 2 or beside > 0 and passes == 3)
     config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, alone=alone, grain=grain))
     if framed and (shared or wide > grain):
-        config = framed_by(cols, config, itemsize, multiple)
+        config = framed_by(cols, config, itemsize, multiple, wraps=not shared)
     same = (smallest or itemsize) == itemsize and (framed or grain == widest)  # accesses of 16 bytes from one on
     later = written and same
     if not shared:
         if arrays * config.steps * wide > _REGISTERS:
             return replace(config, keep="memory")
-        ahead = _REGISTERS_AHEAD if beside else 0
-        return replace(config, ahead=ahead, later=_LATER_OF_WARPS if later and lanes == 32 else 0)
+        many = config.steps * config.wide <= _HELD or not written
+        return replace(
+            config, ahead=_REGISTERS_AHEAD if beside else 0,
+            later=0 if not later or not (held or lanes == 32) else _LATER_OF_WARPS if lanes <= 32 else _LATER_BYTES,
+            blocks_per_sm=_SM_THREADS[1][1] * (4 if many else 3) // 4 // config.threads if held else 1,
+        )  # fmt: skip
     taken = arrays * config.groups * config.part * itemsize
     threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside, written)
     if (several or whole) and passes < 4:
@@ -168,6 +178,15 @@ def _lanes(size: int, each: int, written: bool, ragged: bool, twice: bool) -> in
     elif ragged:  # whose ends take registers, so that threads are few
         return max(each // (part * 32) * 32, ALONE)
     return min(max(nv.cdiv(each, part * 32) * 32, ALONE), MOST_LANES)
+
+
+def _held_lanes(cols: int, wide: int, lanes: int, written: bool) -> int:
+    """Lanes for a row that begins anywhere and that registers hold: half as many where they have fewer elements that
+    are not there, since what a thread does for these bounds such a kernel; and where nothing is written, which would
+    take memory's time."""
+    half = lanes // 2
+    fewer = nv.cdiv(cols, wide * half) * half < nv.cdiv(cols, wide * lanes) * lanes
+    return half if fewer or not written else lanes
 
 
 def _of_several(each: int, enough: int) -> int:

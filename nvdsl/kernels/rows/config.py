@@ -50,7 +50,8 @@ class RowsConfig:
     many groups copies to shared memory are waited for. ``alone``: a row that a warp has has a block of its own.
     ``copies``: bytes of an access to copies of rows for all rows; 0 where there are none. ``apart``: rows that are
     written begin elsewhere behind 16 bytes than those that are read. ``later``: L2 is asked for the row so many bytes
-    of rows behind, which a block takes that begins later; 0: for none."""
+    of rows behind, which a block takes that begins later; 0: for none. ``wrapped``: what of a row is behind the last
+    accesses lies before its first element, in the first thread's first access, which has room for that."""
 
     wide: int
     lanes: int
@@ -69,6 +70,7 @@ class RowsConfig:
     copies: int = 0
     apart: bool = False
     later: int = 0
+    wrapped: bool = False
 
     @property
     def slack(self) -> int:
@@ -120,16 +122,22 @@ class RowsConfig:
         return self.wide * min(self.lanes, 8)
 
 
-def framed_by(cols: int, config: RowsConfig, itemsize: int, multiple: int, most: int = LINE) -> RowsConfig:
+def framed_by(
+    cols: int, config: RowsConfig, itemsize: int, multiple: int, most: int = LINE, wraps: bool = False
+) -> RowsConfig:
     """With accesses that begin before the row, at a line if that takes no more of them, where rows begin off sectors:
     a warp's accesses are whole sectors then. ``multiple``: of elements, what rows' starts are. ``most``: bytes of the
-    frame."""
+    frame. ``wraps``: a row may be wrapped, where it would take another access for its last few elements."""
     if config.grain == config.wide and multiple * itemsize % SECTOR == 0:
         return config
+    wrapped = shared_by(cols, replace(config, frame=ALIGNMENT // itemsize, wrapped=True))
+    steps = wrapped.steps if wraps else config.steps
     for size in (size for size in (LINE, SECTOR, ALIGNMENT) if size <= most):
         found = shared_by(cols, replace(config, frame=size // itemsize))
-        if found.steps <= config.steps:
+        if found.steps <= steps:
             break
+    if wraps and found.steps > steps:
+        return wrapped
     if found.ragged and found.lanes >= SMALLEST_BLOCK:
         return fitted(cols, found)
     return found if found.slack else config
@@ -144,7 +152,7 @@ def fitted(cols: int, config: RowsConfig) -> RowsConfig:
 
 def shared_by(cols: int, config: RowsConfig) -> RowsConfig:
     """With the accesses that ``cols`` columns take."""
-    unit, extent = config.unit, cols + config.slack
+    unit, extent = config.unit, cols + (0 if config.wrapped else config.slack)
     each = nv.cdiv(extent, config.cluster * unit) * unit
     steps = nv.cdiv(each, config.width)
     # rows of similar lengths share a kernel: what is too much reads nothing

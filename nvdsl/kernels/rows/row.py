@@ -11,7 +11,7 @@ from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows import apart, ends, later, streams
 from nvdsl.kernels.rows.config import RowsConfig
 from nvdsl.kernels.rows.exchange import Exchange
-from nvdsl.kernels.rows.staged import Elements, Staged, group_of, joined, lane_of, widened
+from nvdsl.kernels.rows.staged import Elements, Staged, group_of, lane_of, widened
 
 Parts: TypeAlias = Callable[[int], Any]
 """Of the number of an access: a vector of f32."""
@@ -112,9 +112,8 @@ class Row:
             return values
         if not self.config.ragged:
             return nv.where(self.whole(step), values, other)
-        count, wide = self.part(step), self.config.wide
-        there = [wide - i <= count if step == 0 else i < count for i in range(wide)]
-        return nv.vector([nv.where(one, values[i], other) for i, one in enumerate(there)])
+        there = ends.within(self, step)
+        return nv.vector([nv.where(one, value, other) for one, value in zip(there, values, strict=True)])
 
     def read(
         self,
@@ -133,7 +132,8 @@ class Row:
         if staged is not None:
             loaded = staged.fetch(self, missing=missing)
         elif self.config.keep == "registers":
-            held = [[self._load(x, missing, step, policy) for step in range(self.config.steps)] for x in arrays]
+            steps = range(self.config.steps + self.config.wrapped)
+            held = [[self._load(x, missing, step, policy) for step in steps] for x in arrays]
         # behind the row's copies: those may stand behind branches, and numbers would be waited for before; and ahead of
         # the branch in which L2 is asked: behind it ptxas loads them when the row has come
         self.numbers = [self.number(x) for x in numbers]
@@ -147,26 +147,18 @@ class Row:
         if staged is not None:
             return staged.parts()
         if held:
-            return [Elements(parts.__getitem__, x.dtype) for x, parts in zip(arrays, held, strict=True)]
-        return [Elements(partial(self._load, x, missing), x.dtype) for x in arrays]
+            cut = [ends.all_cut(self, parts, missing) for parts in held]
+            return [Elements(parts.__getitem__, x.dtype) for x, parts in zip(arrays, cut, strict=True)]
+        again = lambda x, step: ends.cut(self, self._load(x, missing, step), step, missing)  # noqa: E731
+        return [Elements(partial(again, x), x.dtype) for x in arrays]
 
     def _load(self, x: nv.Array, missing: float, step: int, policy: Any = None) -> Any:
+        if self.config.ragged and not self.full(step):
+            return ends.load(self, x, step, missing, policy)
         part = nv.vector([missing] * self.config.wide, x.dtype)
         if self.exists and self.whole(step):
             part = streams.vector(x, self.at(step), self.config.wide, policy)
-        elif self.config.ragged and not self.full(step):
-            part = self._gathered(x, step, missing)
         return part
-
-    def _gathered(self, x: nv.Array, step: int, missing: float) -> Any:
-        """Of an access that the row has a part of: what it has, ``config.grain`` elements at a time."""
-        grain, found = self.config.grain, []
-        for i in range(0, self.config.wide, grain):
-            piece, col = nv.vector([missing] * grain, x.dtype), self.column(step) + i
-            if self.exists and self.has(col):
-                piece = x.vector((self.index, col), grain) if grain > 1 else nv.vector([x[self.index, col]])
-            found.append(piece)
-        return joined(found)
 
     def hold(self, parts: Parts) -> Parts:
         """The same, computed once where registers hold a thread's part."""
@@ -187,13 +179,18 @@ class Row:
         if self.config.apart:
             apart.write(self, y, parts, but)
             return
+        kept = ends.Kept(self, y.dtype) if self.config.ragged else None
         for step in range(self.config.steps):
-            self.store(y, step, parts(step))
+            self.store(y, step, parts(step), kept)
+        if kept is not None:
+            kept.store(y)
+            if but is not None:
+                nv.sync_warp()  # another thread may have stored what ``but`` overwrites
         if but is not None and but.is_mine:
             y[self.index, but.column] = but.value
 
-    def store(self, y: nv.Array, step: int, values: Any) -> None:
-        """Those of one access."""
+    def store(self, y: nv.Array, step: int, values: Any, kept: ends.Kept | None = None) -> None:
+        """Those of one access. ``kept``: where those of one in part wait, instead of being stored piece by piece."""
         values = values.to(y.dtype)
         if self.everyone(step):
             self.store_access(y, self.column(step), values)
@@ -202,11 +199,15 @@ class Row:
                 self.store_access(y, self.column(step), values)
         else:
             self.store_access(y, self.column(step), values, self.exists & self.whole(step))
-        if self.config.ragged and not self.full(step):
-            count = self.part(step)
-            if self.exists & (count > 0) & (count < self.config.wide):  # of a thread or two: the other warps go on
-                for piece, at, there in ends.of_vector(values, count, self.config.grain, front=step == 0):
-                    self.store_access(y, self.column(step) + at, piece, there)
+        if not self.config.ragged or self.full(step):
+            return
+        if kept is not None:
+            kept.keep(step, values)
+            return
+        count = self.part(step)
+        if self.exists & (count > 0) & (count < self.config.wide):  # of a thread or two: the other warps go on
+            for piece, at, there in ends.pieces(values, count, self.config.grain, front=step == 0):
+                self.store_access(y, self.column(step) + at, piece, there)
 
     def store_access(self, y: nv.Array, column: nv.Int, values: Any, predicate: Any = None) -> None:
         """With ``predicate`` one instruction: a branch in a loop that keeps sums takes 30 registers."""

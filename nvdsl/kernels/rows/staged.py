@@ -76,26 +76,28 @@ def joined(pieces: Sequence[Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class _Edge:
+class Edge:
     """Of an access that a row has a part of: the piece that this lane takes, ``grain`` elements from ``column`` on.
-    ``mine``: whether it takes one, with the other lanes of the warp whose thread has the access."""
+    ``mine``: whether it takes one, with the other lanes of the warp whose thread has the access. ``piece``: its
+    number."""
 
     column: Any
     mine: Any
+    piece: Any
 
     @staticmethod
-    def at(row: Row, end: Any) -> _Edge:
+    def at(row: Row, end: Any) -> Edge:
         """``end``: a column at which the row begins, or that is behind its last one."""
         config, wide = row.config, row.config.wide
         lane, behind = lane_of(config), (end + row.before) % wide
         first = end - behind
         lanes = min(config.lanes, 32)
         owner = (first - row.origin) // wide % config.lanes
-        column = first + lane % lanes * config.grain
-        mine = (behind != 0) & (first >= row.origin) & (column < first + wide)
+        piece, each = lane % lanes, wide // config.grain
+        mine = (behind != 0) & (first >= row.origin) & (piece < each)
         if config.lanes > 32:
             mine = mine & (owner // 32 == lane // 32)
-        return _Edge(column, mine)
+        return Edge(first + piece % each * config.grain, mine, piece % each)
 
     def load(self, arrays: Sequence[nv.Array], row: Row, missing: float) -> list[Any]:
         grain = row.config.grain
@@ -173,12 +175,12 @@ class Staged:
         if edges:
             nv.sync_warp()
 
-    def _edges(self, row: Row, zeros: bool) -> list[_Edge]:
+    def _edges(self, row: Row, zeros: bool) -> list[Edge]:
         """The accesses that a row may have a part of: the first one, and the last one where no copy fills it up."""
         if not self.config.ragged:
             return []
         ends = [nv.i32(0)] if zeros else [nv.i32(0), row.end]
-        return [_Edge.at(row, end) for end in ends]
+        return [Edge.at(row, end) for end in ends]
 
     def _ends_group(self, step: int) -> bool:
         """Where rows end anywhere, the last accesses of all threads are one group."""

@@ -608,6 +608,7 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     ),
     "rows, moments of a cluster": row_cases.moments,
     "rows, ends": row_cases.ends,
+    "rows, ends of a warp": row_cases.ends_of_a_warp,
     "rows, backward": row_cases.gradients,
     "rows, backward of clusters": row_cases.gradients_of_clusters,
     "rows, cross entropy": row_cases.cross_entropy,

@@ -63,7 +63,8 @@ def test_a_row_fits_into_registers(kernel, dtype, cols):
     assert bool(copied or "ld.global.v4.b32" in compiled.ptx) == (cols * dtype.bytes % 16 == 0)
 
 
-ODD = [(kernel, dtype, cols) for cols in (131, 777, 3001, 4955, 8054, 11_506, 16_389, 29_418, 33_019, 50_001, 65_537)
+ODD = [(kernel, dtype, cols)
+       for cols in (131, 777, 1022, 1701, 3001, 4955, 8054, 11_506, 16_389, 29_418, 33_019, 50_001, 65_537)
        for kernel in ("layer_norm", "rms_norm") for dtype in (nv.f32, nv.bf16)]  # fmt: skip
 
 

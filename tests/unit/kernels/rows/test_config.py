@@ -13,7 +13,7 @@ LENGTHS = [*range(1, 300), *(2**k + d for k in range(9, 19) for d in (-1, 0, 8) 
 
 def covers(config, cols):
     """Whether the accesses of all blocks cover a row, none of them twice, and the last block has the fewest columns."""
-    extent = cols + config.slack
+    extent = cols + (0 if config.wrapped else config.slack)
     each = -(-extent // (config.cluster * config.unit)) * config.unit if config.cluster > 1 else extent
     last = cols - (config.cluster - 1) * each
     assert 0 < last <= each <= config.part and config.part - each < 8 * config.width + config.unit
@@ -32,6 +32,14 @@ def test_rows_that_are_written_elsewhere_than_they_are_read_go_through_shared_me
             assert config.apart == (cols > 512) and (not config.apart or (config.keep, config.wide) == ("shared", 8))
             if cols % 2 == 0:
                 assert choose(cols, 2, 2, arrays=arrays, passes=passes, apart=True).apart == (cols > 32_768)
+
+
+def test_rows_of_a_warp_or_two_that_begin_anywhere_are_in_registers_of_few_threads_without_elements():
+    for cols in range(513, 2049):
+        if cols % 8:
+            for written in (False, True):
+                config = choose(cols, 2, 1, alike=True, written=written)
+                assert config.keep == "registers" and config.part < 1.26 * cols
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
