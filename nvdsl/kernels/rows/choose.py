@@ -136,12 +136,13 @@ def choose(
     if not shared:
         if arrays * config.steps * wide > _REGISTERS:
             return replace(config, keep="memory")
-        many = config.steps * config.wide <= _HELD or not written
-        return replace(
-            config, ahead=_REGISTERS_AHEAD if beside else 0,
-            later=0 if not later or not (held or lanes == 32) else _LATER_OF_WARPS if lanes <= 32 else _LATER_BYTES,
-            blocks_per_sm=_SM_THREADS[1][1] * (4 if many else 3) // 4 // config.threads if held else 1,
-        )  # fmt: skip
+        found = replace(config, ahead=_REGISTERS_AHEAD if beside else 0)
+        if later and (held or lanes == 32):
+            found = replace(found, later=_LATER_BYTES if lanes > 32 else _LATER_OF_WARPS)
+        if not held:
+            return found
+        threads = _SM_THREADS[1][1] if config.steps * wide <= _HELD or not written else _SM_THREADS[1][1] * 3 // 4
+        return replace(found, blocks_per_sm=threads // config.threads)
     taken = arrays * config.groups * config.part * itemsize
     threads, ahead = _sm_threads(config, itemsize, arrays, passes, beside, written)
     if (several or whole) and passes < 4:
