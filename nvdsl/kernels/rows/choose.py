@@ -119,7 +119,7 @@ def choose(
         lanes = _of_several(each, _ENOUGH_BYTES if moments or ragged else _ENOUGH_OF_SOFTMAX)
     held = ragged and not apart and arrays == 1 and passes < 4 and 32 <= lanes <= ALONE and size <= _LANES[-1][0]
     if held:
-        lanes = _held_lanes(cols, wide, lanes, written)
+        lanes = _held_lanes(cols, wide, lanes, not written or passes == 2 and lanes == 32)
     short = arrays == 1 and (lanes == 32 or not written and each <= _HELD_PART)
     if held or short:  # a warp waits for no other one, or nothing is written: registers are as good
         shared = not held and wide > grain
@@ -181,13 +181,12 @@ def _lanes(size: int, each: int, written: bool, ragged: bool, twice: bool) -> in
     return min(max(nv.cdiv(each, part * 32) * 32, ALONE), MOST_LANES)
 
 
-def _held_lanes(cols: int, wide: int, lanes: int, written: bool) -> int:
-    """Lanes for a row that begins anywhere and that registers hold: half as many where they have fewer elements that
-    are not there, since what a thread does for these bounds such a kernel; and where nothing is written, which would
-    take memory's time."""
+def _held_lanes(cols: int, wide: int, lanes: int, few: bool) -> int:
+    """Lanes for a row that begins anywhere and that registers hold: half as many where fewer elements of theirs are
+    missing then, since what such a kernel executes bounds it. ``few``: also where as many are."""
     half = lanes // 2
     fewer = nv.cdiv(cols, wide * half) * half < nv.cdiv(cols, wide * lanes) * lanes
-    return half if fewer or not written else lanes
+    return half if fewer or few else lanes
 
 
 def _of_several(each: int, enough: int) -> int:
