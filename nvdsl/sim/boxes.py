@@ -198,11 +198,17 @@ class Line:
                 "check the start and the number of bytes",
             )
         unit = arch.BULK_COPY_MULTIPLE
-        for name, value in (("shared address", address), ("global address", self.address), ("size", self.bytes)):
+        for name, value, fix in (
+            ("shared address", address, f"begin at an element {unit} bytes or a multiple of that into the array"),
+            ("global address", self.address, f"begin where {unit} bytes begin: pad rows to a multiple of {unit} bytes, "
+             "and round the first column down"),
+            ("size", self.bytes, f"round the bytes down to a multiple of {unit}, and move the rest by elements"),
+        ):  # fmt: skip
             if value % unit:
                 raise error(
                     "misaligned",
                     f"{who}: the {name} {value} is no multiple of {unit}",
                     who.where,
                     f"a bulk copy moves multiples of {unit} bytes, {unit}-byte aligned (PTX ISA, cp.async.bulk)",
+                    fix,
                 )

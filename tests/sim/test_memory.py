@@ -226,7 +226,10 @@ def test_a_prefetch_of_bytes_has_the_rules_of_a_copy():
     assert verdict(later, zeros(2, 64), start=4, size=240) is None
     error = verdict(later, zeros(2, 64), start=4, size=256)
     assert error.kind == "out-of-bounds" and "bulk prefetch" in str(error) and "of 256 bytes" in str(error)
-    assert verdict(later, zeros(2, 64), start=2, size=16).kind == "misaligned"
+    error = verdict(later, zeros(2, 64), start=2, size=16)
+    assert error.kind == "misaligned" and "round the first column down" in str(error)
+    error = verdict(later, zeros(2, 64), start=4, size=24)
+    assert error.kind == "misaligned" and "round the bytes down" in str(error)
 
 
 @nv.jit
