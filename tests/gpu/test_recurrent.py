@@ -73,6 +73,26 @@ def test_arrays_of_any_strides():
 
 
 @in_child(timeout=100)
+def test_arrays_that_begin_between_two_elements():
+    give, take = _torch()
+
+    def shifted(x):
+        """Each array an element behind where it would lie, rows two further apart."""
+        if isinstance(x, list | tuple):
+            return type(x)(shifted(each) for each in x)
+        if x is None:
+            return None
+        x = give(x)
+        memory = x.new_empty((*x.shape[:-1], x.shape[-1] + 2))
+        return memory[..., 1:-1].copy_(x)
+
+    for sizes in ((2, 3, 7, 8), (3, 5, 16, 64), (2, 70, 40, 264)):
+        check(Problem("lstm", *sizes), shifted, take)
+        check(Problem("gru", *sizes, layers=2, bidirectional=True), shifted, take)
+    check(Problem("rnn", 7, 1, 16, 64, alone=True), shifted, take)
+
+
+@in_child(timeout=100)
 def test_the_simulators_numpy_arrays():
     check(Problem("lstm", 3, 70, 16, 72))
     check(Problem("gru", 2, 5, 9, 21, batch_first=True))

@@ -53,6 +53,15 @@ def access(x: Argument) -> int:
     return math.gcd(_ACCESS // size, x.spec.shape[-1], x.memory[0] // size if x.host is None else 0, *steps)
 
 
+def in_pairs(x: Argument) -> bool:
+    """Whether a kernel may read two neighbours of ``x`` at once wherever it reads pairs: of rows that lie side by side
+    and have an even number of elements, each starts at a pair. A host array is a packed copy."""
+    *steps, last = x.spec.strides
+    if x.host is not None or last != 1 or x.spec.shape[-1] % 2:
+        return True
+    return x.memory[0] % (2 * x.spec.dtype.bytes) == 0 and not any(step % 2 for step in steps)
+
+
 def inputs(x: Any, batch_first: bool) -> tuple[Argument, tuple[int, int, int]]:
     """``x``, and its steps, rows of the batch and elements a step."""
     found = Argument.of("x", x)

@@ -15,6 +15,7 @@ from nvdsl.kernels.options import choice, switch
 from nvdsl.kernels.recurrent import arguments, sequence
 from nvdsl.kernels.recurrent.cells import GRU, LSTM, RNN, Cell
 from nvdsl.kernels.recurrent.part import Part, Saved
+from nvdsl.kernels.recurrent.pointwise import packed_copy
 from nvdsl.kernels.recurrent.run import Calls, Run
 from nvdsl.trace import decorated
 
@@ -140,6 +141,17 @@ class Layers:
         """States of all layers and directions, of which any may be None."""
         return arguments.states(given, names[: self.cell.states], self.x, self.of_state)
 
+    def readable(self, run: Run, states: Sequence[Argument | None]) -> list[Argument | None]:
+        """The states, or copies of those that kernels would read two elements at once of, and can't."""
+        found: list[Argument | None] = []
+        for state in states:
+            if state is not None and self.batch and not arguments.in_pairs(state):
+                part, state = Part.of(state), run.new("copy", state, self.of_state, self.dtype)
+                given, made = (p.insert(1) if self.alone else p for p in (part, Part.of(state)))
+                run.launch(packed_copy, given, made)
+            found.append(state)
+        return found
+
     def new_states(self, run: Run, names: tuple[str, str]) -> list[Argument]:
         return [run.new(name, self.x, self.of_state, self.dtype) for name in names[: self.cell.states]]
 
@@ -226,7 +238,7 @@ def _run(
 
 def _forward(run: Run, layers: Layers, start: Sequence[Argument | None], save: bool) -> list[Argument]:
     """The results: y, the states after the last step, what is saved."""
-    end = layers.new_states(run, ("h_n", "c_n"))
+    end, start = layers.new_states(run, ("h_n", "c_n")), layers.readable(run, start)
     x, kept = layers.x, []
     for i, layer in enumerate(layers.layers):
         y = run.new("y", layers.x, layers.of_y, layers.dtype)

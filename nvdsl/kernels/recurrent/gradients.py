@@ -151,6 +151,7 @@ def _backward(
     """The results: dx, the gradients of the states at first, those of the weights."""
     cell, directions = layers.cell, layers.directions
     dstart = layers.new_states(run, ("dh_0", "dc_0"))
+    start, dend = layers.readable(run, start), layers.readable(run, dend)
     each, dweights = len(saved) // len(layers.layers), list[Argument]()
     for i in reversed(range(len(layers.layers))):
         *arrays, y = saved[i * each : (i + 1) * each]

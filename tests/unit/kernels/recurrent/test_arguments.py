@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl.driver.array_spec import spec_of
 from nvdsl.hopper import arch
+from nvdsl.kernels.arguments import Argument
+from nvdsl.kernels.recurrent import arguments
 from nvdsl.kernels.recurrent.cell_calls import choose as choose_cell
 from nvdsl.kernels.recurrent.cells import GRU, LSTM, RNN
 from nvdsl.kernels.recurrent.config import choose
-from tests.sim.recurrent import Problem
+from tests.sim.recurrent import Problem, check
 
 
 def _lstm(**changed):
@@ -88,3 +91,24 @@ def test_tiles_of_cells():
             config = choose_cell(cell, batch, hidden, arch.SMS)
             assert cell.gates * config.units <= 256
     assert choose_cell(RNN(), 8448, 2048, arch.SMS).tile_m == 256
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "address", "fits"),
+    [
+        ((1, 3, 8), (24, 8, 1), 0x1000, True),
+        ((1, 3, 8), (24, 8, 1), 0x1002, False),
+        ((2, 3, 8), (33, 10, 1), 0x1004, False),
+        ((1, 3, 7), (21, 7, 1), 0x1002, True),
+        ((1, 3, 8), (48, 16, 2), 0x1002, True),
+    ],
+)
+def test_where_two_elements_can_be_read_at_once(shape, strides, address, fits):
+    assert arguments.in_pairs(Argument("h_0", spec_of(shape, nv.f16, strides), (address, None, None))) == fits
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_states_that_cannot_be_read_in_pairs_are_copied(alone, monkeypatch):
+    """A host array is packed before a kernel sees it, so that no address is odd here."""
+    monkeypatch.setattr(arguments, "in_pairs", lambda x: False)
+    check(Problem("lstm", 2, 1 if alone else 3, 7, 8, alone=alone), target="sim")
