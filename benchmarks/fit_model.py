@@ -29,10 +29,10 @@ from nvdsl.kernels.gemm.choose import allowed  # noqa: E402
 from nvdsl.kernels.gemm.config import Config  # noqa: E402
 
 CONSTANTS = (
-    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "DELIVER", "PANELS", "LINES_OFF_GRID", "LINES_OFF_SECTOR",
-    "APART", "RAGGED", "TURNED", "LATENCY", "CALM", "READ", "LEAST", "NORM", "TAIL", "DRAIN", "WIDE", "WRITTEN", "CUT",
-    "FIXUP", "EXCHANGE", "EXCHANGED", "PARTED", "GIVEN", "ADDED", "SUMMED", "START", "TOGETHER", "COUPLED", "HANGING",
-    "HANGING_MORE", "EMPTY", "SPLIT", "MEMORY", "FLUSHED", "OVERLAP", "POWER",
+    "LOAD", "REQUEST", "OFF_GRID", "OFF_SECTOR", "DELIVER", "PANELS", "LINES_OFF_GRID", "LINES_OFF_SECTOR", "APART",
+    "RAGGED", "TURNED", "LATENCY", "CALM", "READ", "LEAST", "NORM", "TAIL", "DRAIN", "WIDE", "LONG", "ROLLED",
+    "WRITTEN", "CUT", "FIXUP", "EXCHANGE", "EXCHANGED", "PARTED", "GIVEN", "ADDED", "SUMMED", "START", "TOGETHER",
+    "COUPLED", "HANGING", "HANGING_MORE", "EMPTY", "SPLIT", "MEMORY", "FLUSHED", "OVERLAP", "POWER",
 )  # fmt: skip
 FAR = 0.07
 """How far from the best (a logarithm) a time counts 1/e as much."""

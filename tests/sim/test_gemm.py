@@ -56,6 +56,8 @@ SHAPES = [
     (small(store_buffers=1, tile_n=128), (128, 128, 128), 1),
     (small(cluster_m=2), (256, 128, 256), 2),
     (small(tile_m=256, tile_n=136, swap_ab=True), (136, 512, 128), 1),
+    (small(tile_m=256, cluster_m=2), (1024, 64, 192), 2),
+    (small(consumers=1), (384, 64, 64), 1),
     (small(cluster_n=2), (128, 256, 256), 2),
     (small(cluster_m=2, cluster_n=2), (256, 256, 256), 4),
     (small("pingpong"), (384, 64, 320), 1),

@@ -41,6 +41,9 @@ class TmaEpilogue:
 
     turned = False
     """Whether accumulators are of the transpose of ``out``."""
+    even = False
+    """Whether the pieces of each store take all buffers in turn, equally often: then each waits for its own buffer,
+    where the first one else waits for all."""
 
     def __init__(
         self, out: nv.Array, tile_n: int, *, buffers: int, op: EpilogueOp | None = None, operands: Sequence[Any] = ()
@@ -125,7 +128,7 @@ class TmaEpilogue:
 
         must_wait: Any = leader if room is None else leader & ~room[0]
         if leader:  # the pieces of the tile before have been read, long ago
-            nv.bulk_wait_group(0, read=True)
+            nv.bulk_wait_group(self.buffers - 1 if self.even else 0, read=True)
         nv.named_barrier_sync(barrier, 128)
         for i, (top, left, width) in enumerate(pieces):
             place = self.stack[consumer * self.buffers + i % self.buffers].offset
@@ -134,7 +137,7 @@ class TmaEpilogue:
             piece = self._piece(place, width)
             fill(piece, i)
             nv.fence_proxy_async()
-            if 1 < self.buffers <= i + 1 < len(pieces):
+            if (1 if self.even else self.buffers) <= i + 1 < len(pieces) and self.buffers > 1:
                 if must_wait:
                     nv.bulk_wait_group(self.buffers - 2, read=True)  # the next piece's buffer is free
             nv.named_barrier_sync(barrier, 128)

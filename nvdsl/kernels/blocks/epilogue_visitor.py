@@ -88,6 +88,8 @@ class Visitor:
         ``free``: waits until the memory through which they leave is free, and gives 8 KB of it as f32."""
         return acc
 
+    whole = False
+    """Whether `tile` depends on all of these."""
     needs_place = False
     """Whether what begins beyond the result's edges is left out: an operand has an element for each of the result's,
     and may be the result, or something is written for each tile."""

@@ -105,6 +105,11 @@ class LinearCombination:
         one = self.scale_a + self.scale_b + self.bias == 1 and not self.c
         return one and self.activation in (None, relu, gelu_tanh)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether it computes more than a few instructions for each sum."""
+        return self.activation not in (None, relu)
+
     def __call__(self, value: Any, *elements: Any) -> Any:
         wide = nv.f64 if dtypes.of(value) == nv.f64 else nv.f32
         given = iter(elements)

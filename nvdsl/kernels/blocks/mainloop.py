@@ -186,9 +186,10 @@ class Mainloop:
         """Until a slot's slice has come. By a consumer."""
         self.ring.wait(slot)
 
-    def product(self, slot: nv.PipelineState, top: Any, left: Any) -> Any:
-        """Of a slot's slice, what is added to the part that begins at row ``top`` and column ``left`` of the tile."""
-        return self.a.a(slot.stage, top, self.rows) @ self.b.b(slot.stage, left, self.cols)
+    def product(self, slot: nv.PipelineState, top: Any, left: Any, rows: int | None = None) -> Any:
+        """Of a slot's slice, what is added to the part that begins at row ``top`` and column ``left`` of the tile.
+        ``rows``: of it (default: a consumer's)."""
+        return self.a.a(slot.stage, top, rows or self.rows) @ self.b.b(slot.stage, left, self.cols)
 
     def finish(self, last: nv.PipelineState) -> None:
         """Wait for all products, and release the last slot."""

@@ -101,6 +101,7 @@ class TileVisitor(Visitor):
     def __init__(self, op: TileOp, operands: Sequence[Any], out: nv.Array, tile_n: int) -> None:
         self.op, self.operands, self.shape, self.tile_n = op, operands, out.shape[-2:], tile_n
         self.width = 128 // out.dtype.bytes
+        self.whole = not op.pieces
         self.needs_place = bool(operands)  # blocks of a cluster may have a tile that begins beyond the edge
 
     def tile(self, acc: nv.Accumulator, at: Place, barrier: nv.Int, free: Callable[[], nv.Array]) -> nv.Accumulator:

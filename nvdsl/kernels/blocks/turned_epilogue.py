@@ -57,19 +57,24 @@ class TurnedEpilogue(TmaEpilogue):
 
 
 class WideEpilogue(TurnedEpilogue):
-    """`TurnedEpilogue` of 16 bits in pieces of 64 rows and all columns, one of which can be on its way out.
+    """`TurnedEpilogue` of 16 bits for accumulators of 64 rows, in two pieces of half of all columns, each with a buffer
+    of its own.
 
-    Of a tile of 256 x 200 a consumer has two then, not eight that wait for each other: 1,200 clocks less on an H200.
+    So a piece waits for the one before the last only. Of a tile of 256 x 200 a consumer has four then, not eight that
+    wait for each other: 1,400 clocks less on an H200.
     """
+
+    even = True
 
     def __init__(
         self, out: nv.Array, tile_n: int, *, buffers: int, op: EpilogueOp | None = None, operands: Sequence[Any] = ()
     ) -> None:
-        super().__init__(out, tile_n, buffers=1, op=op, operands=operands)
+        super().__init__(out, tile_n, buffers=2, op=op, operands=operands)
 
     def _piece_widths(self, tile_n: int) -> list[int]:
-        return [tile_n]
+        first = nv.cdiv(tile_n, 16) * 8
+        return [first, tile_n - first]
 
     def allocate(self, consumers: int, stack: nv.TileStack | None = None) -> None:
         assert stack is None
-        self.stack = nv.smem((consumers, *self.widths, PIECE_ROWS), self.dtype, swizzle=128)
+        self.stack = nv.smem((consumers * self.buffers, self.widths[0], PIECE_ROWS), self.dtype, swizzle=128)

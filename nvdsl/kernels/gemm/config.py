@@ -14,6 +14,8 @@ SPLITS = {"splitk": (1, 2, 4, 8)}
 """Parts of K, by the schedule; one part in all others."""
 REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}
 """Registers a thread of the producer and of each consumer warpgroup, by the number of consumers (setmaxnreg)."""
+MANY_SUMS, REGISTERS_BESIDE = 200, (24, 240)
+"""The same of two consumers whose threads hold more sums."""
 
 SPARE_REGISTERS = 32
 """What a consumer's thread needs beside its accumulators: addresses, descriptors, ring state, packed results."""
@@ -100,6 +102,12 @@ class Config:
         return self.schedule in ("cooperative", "splitk")
 
     @property
+    def rolls(self) -> bool:
+        """Whether consumers come to a tile's end one half of their rows after the other, see `rolling`: with two blocks
+        of 64 rows each."""
+        return self.schedule == "cooperative" and self.in_flight == 1 and self.rows == 128
+
+    @property
     def cluster(self) -> int:
         """Blocks of a cluster."""
         return self.cluster_m * self.cluster_n
@@ -115,6 +123,8 @@ class Config:
         two blocks fit on an SM."""
         if self.schedule == "splitk":
             return (arch.launch_registers(self.threads),) * 2
+        if self.consumers == 2 and self.rows * self.cols > 128 * MANY_SUMS:
+            return REGISTERS_BESIDE
         return REGISTERS[self.consumers]
 
     def tiles(self, m: int, n: int) -> int:
@@ -152,13 +162,13 @@ class Config:
         return self.schedule == "splitk" and self.parts > 1
 
     def stores_wide(self, dtype: nv.DType, out_dtype: nv.DType, b_major: str = "mn") -> bool:
-        """Whether a consumer with 128 rows of a result's transpose stores 64 of them at once: in 16 bits, if that is
-        more than two pieces, and there is room beside the ring. ``b_major``: as in `problems`."""
+        """Whether a consumer with 128 rows of a result's transpose stores 64 of them in two pieces: in 16 bits, if
+        these were more, and there is room beside the ring. ``b_major``: as in `problems`."""
         if not self.swap_ab or self.schedule != "cooperative" or out_dtype.bits != 16:
             return False
         if self.rows != 128 or self.cols <= 128:
             return False
-        pieces = self.consumers * self.cols * 128
+        pieces = self.consumers * 2 * nv.cdiv(self.cols, 16) * 8 * 128
         return self.stages * self.stage_bytes(dtype, b_major) + pieces <= arch.MAX_SMEM_PER_BLOCK
 
     def accumulator_registers(self, acc_dtype: nv.DType) -> int:

@@ -16,6 +16,7 @@ import nvdsl as nv
 from nvdsl.kernels.blocks.epilogue_visitor import EpilogueOp
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.frame import Gemm
+from nvdsl.kernels.gemm.rolling import LEAST, Rolling
 
 
 @nv.jit
@@ -43,20 +44,25 @@ def matmul(
     def kernel() -> None:
         first = nv.block_id.x // config.cluster
         mainloop = gemm.prologue(first)
+        if gemm.rolls:
+            mainloop.steps = nv.max(mainloop.steps, LEAST)
 
         if nv.warpgroup_id() == 0:
             gemm.produce(mainloop, first, step)
         else:
             consumer = gemm.begin_consumer(mainloop)
-            top, left = gemm.part(consumer)
-            state = mainloop.ring.consumer_state()
-            batch, row, col = mainloop.first
-            for t in nv.range(first, tiles.count, step):
-                held = epilogue.prefetch(batch, row + top, col + left, config.rows)
-                acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator())
-                mainloop.finish(last)
-                epilogue.store(acc, batch, row + top, col + left, consumer, held)
-                batch, row, col = gemm.place(t + step, mainloop)
+            if gemm.rolls:
+                Rolling(gemm, mainloop, consumer).run(first, step)
+            else:
+                top, left = gemm.part(consumer)
+                state = mainloop.ring.consumer_state()
+                batch, row, col = mainloop.first
+                for t in nv.range(first, tiles.count, step):
+                    held = epilogue.prefetch(batch, row + top, col + left, config.rows)
+                    acc, last, state = mainloop.multiply(state, (top, left), gemm.accumulator())
+                    mainloop.finish(last)
+                    epilogue.store(acc, batch, row + top, col + left, consumer, held)
+                    batch, row, col = gemm.place(t + step, mainloop)
             epilogue.drain()
 
     kernel()

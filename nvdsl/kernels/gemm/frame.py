@@ -169,6 +169,11 @@ class Gemm:
         spare = self.config.registers[1] - self.config.accumulator_registers(self.acc_dtype)
         return self.config.schedule in ("cooperative", "splitk") and spare >= SPARE
 
+    @property
+    def rolls(self) -> bool:
+        """Whether consumers roll, see `Config`: unless the epilogue asks for all sums at once."""
+        return self.config.rolls and not self.epilogue.visitor.whole
+
     def place(self, tile: Any, mainloop: Mainloop) -> tuple[Any, Any, Any]:
         """Batch, first row and column of this block's tile of a running number, found here and not before."""
         (tile,) = opaque(tile)

@@ -26,6 +26,7 @@ import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.launch import blocks_of_an_sm, resident_clusters
+from nvdsl.kernels.gemm.rolling import LEAST as LEAST_SLICES
 from nvdsl.kernels.gemm.splitk_parts import GROUPS
 from nvdsl.kernels.gemm.splitk_parts import LEAST as LEAST_PART
 from nvdsl.kernels.gemm.streamk_scheduler import LEAST as LEAST_PIECE
@@ -61,6 +62,9 @@ TAIL, DRAIN = 265.0, 0.0262
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
 WIDE = 0.62
 """What part of an epilogue it takes where 64 rows are stored at once, and other products follow."""
+ROLLED, LONG = 0.5, 4.0
+"""How much of such an epilogue is hidden, of a slice's products; and how much longer an element takes whose epilogue
+computes an exponential or tanh. Of others rolling hides little, as their pieces wait for each other."""
 WRITTEN = 9000.0
 """Bytes of their tiles that all SMs together write in a clock, when they end at the same time."""
 CUT = 5.81
@@ -100,7 +104,8 @@ class Shape:
     contiguous ("k" or "mn"), and how many bytes the rows of A and B start at multiples of, see `grid` (None: as packed
     ones do).
     ``unaligned``: TMA can't store the result. ``epilogue``: something is done with each sum; ``turns``: as well where
-    the result's transpose is computed; ``slight``: which takes few registers then.
+    the result's transpose is computed; ``slight``: which takes few registers then;
+    ``long``: which computes more than a few instructions.
     """
 
     m: int
@@ -117,6 +122,7 @@ class Shape:
     epilogue: bool = False
     turns: bool = True
     slight: bool = False
+    long: bool = False
 
 
 def grid(pitch: Any) -> Any:
@@ -152,6 +158,7 @@ class Columns:
         self.hidden = self.streamk | self.pingpong
         most = lambda c: slots(c, dtype, b_major=majors[not c.swap_ab])  # noqa: E731
         self.wide = column(lambda c: c.stores_wide(dtype, nv.f16, majors[not c.swap_ab]), bool)
+        self.rolls = column(lambda c: c.rolls, bool)
         self.ring = column(lambda c: c.stages if c.schedule == "splitk" else most(c))
         self.together = column(lambda c: blocks_of_an_sm(c, dtype, majors[not c.swap_ab]))
         self.clusters = column(lambda c: resident_clusters(c.cluster * c.split, sms))
@@ -179,6 +186,7 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     parts = np.minimum(at_once // np.maximum(tiles, 1), slices // (c.split * LEAST_PART))
     parts = np.maximum(np.minimum(parts, c.parts), 1)
     steps, units = _cdiv(slices, c.split * parts), tiles * parts
+    steps = np.where(c.rolls, np.maximum(steps, LEAST_SLICES), steps)
     rounds = _cdiv(units, at_once)
     sharing = np.minimum(c.together, _cdiv(np.minimum(units, at_once) * c.split, sms))  # blocks of the fullest SM
     count, handed = rounds * steps, np.zeros(())
@@ -220,7 +228,9 @@ def times(configs: tuple[Config, ...], shape: Shape, sms: int = arch.SMS, rows: 
     # and up to 1.7 times as long.
     added = np.where(c.streamk & (tiles < sms), np.inf, added)
     wide = c.wide & (shape.out.bits == 16 and not shape.unaligned)
-    compute = count * slice + (epilogues - 1) * epilogue * np.where(wide, WIDE, 1.0)
+    more = LONG * DRAIN * c.rows * c.cols if shape.long else 0.0
+    inner = np.where(wide, np.maximum(WIDE * epilogue + more - ROLLED * multiplying, 0.0), epilogue)
+    compute = count * slice + (epilogues - 1) * inner
     beside = START + meeting + epilogue + handed + added
     total = _norm(OVERLAP, compute, (moved + FLUSHED) / MEMORY) + beside
     busy = np.minimum(shape.batches * m * n * slices / (32 * sms * total), 1.0)

@@ -16,7 +16,7 @@ TILES = {
     ("cooperative", 128, 2): (*range(16, 64, 16), *range(64, 257, 8)),
     ("cooperative", 192, 3): range(64, 201, 8),
     ("cooperative", 192, 2): range(208, 257, 16),
-    ("cooperative", 256, 2): range(64, 201, 8),
+    ("cooperative", 256, 2): range(64, 209, 8),
     ("pingpong", 64, 2): range(128, 257, 32),
     ("pingpong", 128, 2): range(96, 201, 8),
     ("pingpong", 192, 2): (96, 112, 128),

@@ -32,11 +32,12 @@ def _shape(
     """Of the arguments of `tensor_core.matmul`."""
     *batches, m, n = out.shape
     k = a.shape[-1 if a_major == "k" else -2]
+    finish = _finish(epilogue_op)
     of_a, of_b = (int(grid(x.strides[-2] * x.dtype.bytes)) for x in (a, b))
     return Shape(
         m, n, k, a.dtype, out.dtype, acc_dtype, math.prod(batches), a_major, b_major, (of_a, of_b),
         not (direct_store in (False, EITHER) and whole(out)), epilogue_op is not None,
-        direct_store in (False, EITHER) and turns(epilogue_op), _is_slight(epilogue_op),
+        direct_store in (False, EITHER) and turns(epilogue_op), finish.is_slight, finish.is_long,
     )  # fmt: skip
 
 
@@ -104,9 +105,10 @@ def _crowded(out: Any, epilogue_op: Any) -> bool:
     return epilogue_op is not None
 
 
-def _is_slight(epilogue_op: Any) -> bool:
+def _finish(epilogue_op: Any) -> LinearCombination:
+    """What an epilogue computes, as far as it is known here."""
     function = getattr(epilogue_op, "function", None)
-    return isinstance(function, LinearCombination) and function.is_slight
+    return function if isinstance(function, LinearCombination) else LinearCombination()
 
 
 _MAJORS = "k", "mn"
