@@ -466,6 +466,9 @@ SUBJECTS: dict[str, Callable[[], Case]] = {
     "cooperative, cluster of rows and columns": lambda: _matmul(
         cooperative, 256, 64, 192, 4, cluster_m=2, cluster_n=2, consumers=1, **{**_TILE, "tile_m": 64, "tile_n": 32}
     ),
+    "cooperative, rolling": lambda: _matmul(
+        cooperative, 512, 32, 320, 1, np.float16, **{**_TILE, "tile_m": 256, "tile_n": 32}
+    ),
     "cooperative, epilogue": lambda: _epilogue(2, 128, 32, 192, **{**_TILE, "tile_n": 32}),
     "cooperative, direct": lambda: _product(
         64, 128, 320, direct_store=True, in_flight=0, **{**_TILE, "tile_m": 64, "consumers": 1, "store_buffers": 1}
