@@ -24,8 +24,11 @@ _LANES = ((512, 8), (1024, 16), (2048, 32), (4096, 64))
 """Bytes of a row up to which so many threads share it."""
 
 _LANE_BYTES, _READ_BYTES = 64, 96
-"""Of a longer row, that a thread has. More where nothing is written: a block that adds up reads nothing, so that more
-of the other blocks' has to be on its way."""
+"""Of a longer row, that a thread has. More where rows begin anywhere: their ends take registers and time."""
+
+_READ_LANES, _ODD_READ_BYTES = 128, 128
+"""Where nothing is written: threads of a row of 4 KB, so that an SM has 64 KB of rows on their way (`streams`), and the
+bytes of a thread where rows begin anywhere."""
 
 _LONG_PART, _ENOUGH_BYTES, _ENOUGH_OF_SOFTMAX, _LONGEST_OF_SOFTMAX = 16_384, 120, 100, 40_960
 """Of a row, that a block has from which on threads have more, that a thread has where an SM has three blocks, and that
@@ -166,19 +169,20 @@ def choose(
 def _lanes(size: int, each: int, written: bool, ragged: bool, twice: bool) -> int:
     """For rows of ``size`` bytes, of which a block has ``each``: a multiple of a warp, so that rows of no power of two
     leave few threads without a part of them. ``twice``: they wait for each other more than once."""
+    fewest = ALONE if written or ragged else _READ_LANES
     for most, lanes in _LANES:
-        if size <= most:
+        if size <= most and (size < _LANES[-1][0] or fewest == ALONE):
             return lanes
     part = _LANE_BYTES
     if not written:
         if each > _LONG_PART:
             return _HELD_LANES if each <= _HELD_PART and not ragged else _of_several(each, _ENOUGH_BYTES)
-        part = _READ_BYTES
+        part = _ODD_READ_BYTES if ragged else _LANE_BYTES
     elif ragged and (twice or each > _LONG_PART):
         part = _READ_BYTES
     elif ragged:  # whose ends take registers, so that threads are few
         return max(each // (part * 32) * 32, ALONE)
-    return min(max(nv.cdiv(each, part * 32) * 32, ALONE), MOST_LANES)
+    return min(max(nv.cdiv(each, part * 32) * 32, fewest), MOST_LANES)
 
 
 def _held_lanes(cols: int, wide: int, lanes: int, few: bool) -> int:

@@ -48,7 +48,10 @@ def cross_entropy(
     )  # fmt: skip
     def kernel() -> None:
         row = Row.of_group(x, config)
-        policy = streams.policy(x) if gradient is None else None
+        policy = None
+        if gradient is None:
+            policy = streams.policy(x)
+            streams.limit(x, config)
         (given,) = row.read(x, missing=float("-inf"), numbers=[labels], policy=policy)
         label = Label.of(row, x, given, row.numbers[0], ignored)
         whole = [lambda total, step: total + row.only(step, given(step))] if smooth else []

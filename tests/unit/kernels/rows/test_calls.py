@@ -165,6 +165,18 @@ def test_logits_fit_into_registers(dtype, cols, gradient, smooth):
         assert ("ld.global.L2::cache_hint.v4.b32" in each.ptx) == by_policy
 
 
+@pytest.mark.parametrize(("cols", "gradient", "barriers"), [(768, False, 6), (896, False, 7), (1024, False, 8),
+                                                            (1024, True, 0)])  # fmt: skip
+def test_barriers_limit_the_blocks_that_only_read(cols, gradient, barriers):
+    """An SM has 64: with 8 of them for each block of four rows of 2 KB, it asks for 64 KB at once."""
+    x, labels, number = array(nv.bf16, 64, cols), array(nv.i64, 64), array(nv.f32, 64)
+    made = nv.jit(cross_entropy_kernels.cross_entropy.__wrapped__, strict=True).compile(
+        x, labels, number, None, None, x if gradient else None, -100, 0.0, 0.0, smooth=False, mean=False,
+        config=choose(cols, 2, 16, written=gradient, alike=True),
+    )  # fmt: skip
+    assert [each.resources.barriers for each in made.kernels.values()] == [barriers]
+
+
 @pytest.mark.parametrize("cols", [768, 4096])
 def test_a_label_is_on_its_way_before_its_row_has_come(cols):
     """Behind the branch in which L2 is asked for a later row, ptxas would load it where the row is waited for."""
