@@ -62,7 +62,7 @@ TAIL, DRAIN = 265.0, 0.0262
 """Clocks of an epilogue, and of each element of 16 bits that one warpgroup stores."""
 WIDE = 0.62
 """What part of an epilogue it takes where 64 rows are stored at once, and other products follow."""
-ROLLED, LONG = 0.5, 4.0
+ROLLED, LONG = 0.5, 3.0
 """How much of such an epilogue is hidden, of a slice's products; and how much longer an element takes whose epilogue
 computes an exponential or tanh. Of others rolling hides little, as their pieces wait for each other."""
 WRITTEN = 9000.0
