@@ -9,20 +9,27 @@ from nvdsl.testing import in_child
 from tests.sim.recurrent import Problem, check
 
 
+def _of_each(give):
+    """The same of each array of lists and tuples, and None of None."""
+
+    def all_given(x):
+        if isinstance(x, list | tuple):
+            return type(x)(all_given(each) for each in x)
+        return None if x is None else give(x)
+
+    return all_given
+
+
 def _torch():
     torch = pytest.importorskip("torch")
 
     def give(x):
-        """NumPy arrays, and what holds them, as torch tensors on the device."""
-        if isinstance(x, list | tuple):
-            return type(x)(give(each) for each in x)
-        if x is None:
-            return None
+        """A NumPy array as a torch tensor on the device."""
         if x.dtype == ml_dtypes.bfloat16:
             return torch.from_numpy(x.astype(np.float32)).cuda().to(torch.bfloat16)
         return torch.from_numpy(np.ascontiguousarray(x)).cuda()
 
-    return give, lambda x: x.float().cpu().numpy()
+    return _of_each(give), lambda x: x.float().cpu().numpy()
 
 
 @in_child(timeout=100)
@@ -60,16 +67,12 @@ def test_arrays_of_any_strides():
 
     def turned(x):
         """Matrices by columns, other elements two apart."""
-        if isinstance(x, list | tuple):
-            return type(x)(turned(each) for each in x)
-        if x is None:
-            return None
         x = give(x)
         return x.mT.contiguous().mT if x.ndim == 2 else x.repeat_interleave(2, -1)[..., ::2]
 
     for sizes in ((2, 3, 16, 24), (3, 5, 9, 21), (2, 70, 40, 264)):
-        check(Problem("lstm", *sizes), turned, take)
-        check(Problem("gru", *sizes, layers=2, bidirectional=True), turned, take)
+        check(Problem("lstm", *sizes), _of_each(turned), take)
+        check(Problem("gru", *sizes, layers=2, bidirectional=True), _of_each(turned), take)
 
 
 @in_child(timeout=100)
@@ -77,19 +80,15 @@ def test_arrays_that_begin_between_two_elements():
     give, take = _torch()
 
     def shifted(x):
-        """Each array an element behind where it would lie, rows two further apart."""
-        if isinstance(x, list | tuple):
-            return type(x)(shifted(each) for each in x)
-        if x is None:
-            return None
+        """An element behind where it would lie, rows two further apart."""
         x = give(x)
         memory = x.new_empty((*x.shape[:-1], x.shape[-1] + 2))
         return memory[..., 1:-1].copy_(x)
 
     for sizes in ((2, 3, 7, 8), (3, 5, 16, 64), (2, 70, 40, 264)):
-        check(Problem("lstm", *sizes), shifted, take)
-        check(Problem("gru", *sizes, layers=2, bidirectional=True), shifted, take)
-    check(Problem("rnn", 7, 1, 16, 64, alone=True), shifted, take)
+        check(Problem("lstm", *sizes), _of_each(shifted), take)
+        check(Problem("gru", *sizes, layers=2, bidirectional=True), _of_each(shifted), take)
+    check(Problem("rnn", 7, 1, 16, 64, alone=True), _of_each(shifted), take)
 
 
 @in_child(timeout=100)

@@ -52,6 +52,21 @@ def test_rows_that_lie_apart(pad):
 APART = [(softmax, 777, 778, 1), (norm, 777, 784, 2), (cross_entropy, 784, 777, 2), (cross_entropy, 779, 777, 1)]
 
 
+def _program(function, x, y, values, label, config):
+    """Of softmax, LayerNorm, or cross entropy's gradient, from ``x`` to ``y``; and what is expected of ``values``."""
+    rows, cols = values.shape
+    expected = softmax_of(values)
+    if function is softmax:
+        return traced(function, x, y, config=config), expected
+    if function is norm:
+        weight = np.random.default_rng(cols).standard_normal(cols).astype(np.float32)
+        program = traced(function, x, y, weight, *[None] * 6, 1e-5, centered=True, config=config)
+        return program, layer_norm_of(values, weight, np.float64(0))
+    given = x, label, np.zeros(rows, np.float32), None, None, y, -100, 0.0, 0.0
+    program = traced(function, *given, smooth=False, mean=False, config=config)
+    return program, np.where(label[:, None] < 0, 0, expected - (label[:, None] == np.arange(cols)))
+
+
 @pytest.mark.parametrize("level", sim.options.LEVELS)
 @pytest.mark.parametrize(("function", "read", "written", "cluster"), sample(APART, 1))
 def test_rows_that_are_written_elsewhere_behind_16_bytes_than_they_are_read(function, read, written, cluster, level):
@@ -60,19 +75,10 @@ def test_rows_that_are_written_elsewhere_behind_16_bytes_than_they_are_read(func
     x = np.full((rows, read), np.nan, np.float16)[:, :cols]
     x[...] = rng.standard_normal(x.shape)
     memory = np.full((rows, written), np.nan, np.float16)
-    y, weight, loss = memory[:, :cols], rng.standard_normal(cols).astype(np.float32), np.zeros(rows, np.float32)
+    y = memory[:, :cols]
     made = RowsConfig(8, 64 // cluster, cluster, 0, 0, "shared", alone=True, frame=8, grain=1, apart=True)
     config = shared_by(cols, made)
-    expected = softmax_of(x)
-    if function is softmax:
-        program = traced(function, x, y, config=config)
-    elif function is norm:
-        program = traced(function, x, y, weight, *[None] * 6, 1e-5, centered=True, config=config)
-        expected = layer_norm_of(x, weight, np.float64(0))
-    else:
-        numbers = -100, 0.0, 0.0
-        program = traced(function, x, label, loss, None, None, y, *numbers, smooth=False, mean=False, config=config)
-        expected = np.where(label[:, None] < 0, 0, expected - (label[:, None] == np.arange(cols)))
+    program, expected = _program(function, x, y, x, label, config)
     for options in SCHEDULES[::45]:
         memory.fill(np.nan)
         program.run(dataclasses.replace(options, level=level))
@@ -92,18 +98,9 @@ def test_rows_of_a_warp_that_begin_anywhere_are_replaced_by_results(function, co
     rng, wrapped = np.random.default_rng(cols), cols > 500
     memory = np.full(rows * cols + 16, np.nan, np.float16)
     x = memory[: rows * cols].reshape(rows, cols)
-    start, weight = rng.standard_normal(x.shape).astype(np.float16), rng.standard_normal(cols).astype(np.float32)
-    loss, expected = np.zeros(rows, np.float32), softmax_of(start)
+    start = rng.standard_normal(x.shape).astype(np.float16)
     config = shared_by(cols, RowsConfig(8, 32, 1, 0, 0, alone=True, frame=8, grain=grain, wrapped=wrapped))
-    if function is softmax:
-        program = traced(function, x, x, config=config)
-    elif function is norm:
-        program = traced(function, x, x, weight, *[None] * 6, 1e-5, centered=True, config=config)
-        expected = layer_norm_of(start, weight, np.float64(0))
-    else:
-        numbers = -100, 0.0, 0.0
-        program = traced(function, x, label, loss, None, None, x, *numbers, smooth=False, mean=False, config=config)
-        expected = np.where(label[:, None] < 0, 0, expected - (label[:, None] == np.arange(cols)))
+    program, expected = _program(function, x, x, start, label, config)
     for options in SCHEDULES[::45]:
         x[...] = start
         program.run(dataclasses.replace(options, level=level))

@@ -5,7 +5,8 @@
     consumer 1   tile 0: multiply, rows 64..127        | store | tile 1 ...
 
 The blocks are persistent: as many as the GPU holds at once, each takes tile after tile. So the ring, its barriers and
-the tensor maps are set up once, and while a tile is stored the next one's slices are loaded.
+the tensor maps are set up once, and while a tile is stored the next one's slices are loaded. Consumers of 128 rows
+store half of them while the other half is multiplied: see `rolling`.
 """
 
 from __future__ import annotations
