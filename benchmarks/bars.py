@@ -163,7 +163,7 @@ FORWARD, BACKWARD, DECODE, E4M3 = (f"attention{x}-h200" for x in ("", "-backward
 FUSED, FORWARDS, FIRST = "fused-h200", "rows-h200", "first-last-h200"
 TAILS, OFTEN = "small_products.md#the-tails-of-random-shapes", "few_rows.md#long-k-few-rows-one-column"
 GRID, SLOPES = "matmul.md#what-bounds-squares-of-the-grid", "attention_backward.md#what-bounds-it-and-what-was-tried"
-SHORT = "rows.md#768-columns-without-that"
+SHORT, ODD = "rows.md#768-columns-without-that", "rows.md#rows-of-a-warp-or-two-that-begin-anywhere"
 average = statistics.geometric_mean
 
 PRODUCTS = [
@@ -214,7 +214,7 @@ ROWS = [
       for title, kernel, tried in (
           ("softmax", "softmax", "rows.md#softmax-of-32768-columns"),
           ("LayerNorm", "layer_norm", SHORT),
-          ("LayerNorm with a bias", "layer_norm, bias", SHORT),
+          ("LayerNorm with a bias", "layer_norm, bias", ODD),
           ("RMSNorm", "rms_norm", SHORT),
           ("cross entropy with its gradient", "cross_entropy, gradient", SHORT),
           ("a loss alone", "cross_entropy", "rows.md#the-loss-alone"))
