@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from nvdsl.call.garbage import none_collected
+from nvdsl.errors.records import dataclass
 from nvdsl.mlir.threads import Once
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from nvdsl.driver.array_spec import ArraySpec, packed_strides
 from nvdsl.errors import ArgumentError, frames
+from nvdsl.errors.records import dataclass
 from nvdsl.lang.array import Array
 from nvdsl.lang.extents import MOST, Axes, Extent, axis
 from nvdsl.values.dtypes import DType

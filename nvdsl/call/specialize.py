@@ -9,7 +9,6 @@ import copy
 import inspect
 import reprlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from nvdsl.call.extents import Bound, DynamicSpec, Parameters, ScalarSpec
 from nvdsl.driver import arrays
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError, frames
+from nvdsl.errors.records import dataclass
 from nvdsl.lang.extents import Axes, Extent, axis, shaped
 from nvdsl.mlir import ir
 from nvdsl.trace.dependencies import Dependencies

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from nvdsl.errors.records import dataclass
 from nvdsl.values.dtypes import DType
 from nvdsl.values.elements import mlir_name
 

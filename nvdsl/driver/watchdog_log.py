@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.driver.mbarrier_word import State, decode
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.lower.device_log import FAULT, Site, Watch
 

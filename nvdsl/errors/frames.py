@@ -13,8 +13,9 @@ import enum
 import functools
 import os
 import sys
-from dataclasses import dataclass
 from types import FrameType, FunctionType, ModuleType
+
+from nvdsl.errors.records import dataclass
 
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 _adopted: set[str] = set()

@@ -6,8 +6,7 @@ calculator for 9.0: 256 registers a warp, warps in the four quarters of an SM, 1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 
 REGISTER_UNIT = 256

@@ -9,9 +9,9 @@ Rules: CUDA driver API, cuTensorMapEncodeTiled; PTX ISA 9.0, "Tensors", 5.5.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.values.elements import ELEMENTS
 

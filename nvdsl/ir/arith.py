@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from nvdsl.errors.records import dataclass
 
 Number = Any
 """A Python number, a NumPy scalar, or an array of them."""

@@ -6,9 +6,10 @@ Addresses alone don't say where one tile ends and the next begins. The verifier 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.layout import TileLayout
 from nvdsl.mlir import ir
 

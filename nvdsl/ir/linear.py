@@ -6,10 +6,10 @@ what an index is a multiple of (the alignment of an access).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.walk import constant, defining, identity
 from nvdsl.mlir import ir
 from nvdsl.values import extents

@@ -6,9 +6,9 @@ nvgpu's ops name the tensor map itself, nvvm's its address: then the map is behi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.operands import named, optional, word
 from nvdsl.ir.walk import defining
 from nvdsl.mlir import ir

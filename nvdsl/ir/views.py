@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.operands import integers, named
 from nvdsl.mlir import ir
 

@@ -9,10 +9,10 @@ for Optimized Tensor Computations on GPUs", ASPLOS 2023, section 5, "atomic spec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 
 
 class Unfit(Exception):

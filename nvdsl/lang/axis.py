@@ -8,11 +8,11 @@ whatever their columns are: a vector with one value for each row fits both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.layout import Layout, wgmma_a, wgmma_accumulator
 from nvdsl.layout.strides import E
 from nvdsl.ops.warp import WARP_GROUP_SIZE, WARP_SIZE, lane_id, warpgroup_thread

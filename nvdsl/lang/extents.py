@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 from nvdsl.errors import ArgumentError, frames
+from nvdsl.errors.records import dataclass
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import memref
 from nvdsl.values import dtypes

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.linear import linear
 from nvdsl.lang.array import Array
 from nvdsl.lang.copy_side import first_byte

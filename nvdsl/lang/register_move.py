@@ -8,10 +8,10 @@ words of ``4 // itemsize`` elements, or elements of 4 and 8 bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.lang.atoms import Atom, Plan, Unfit, choose
 from nvdsl.lang.packing import as_words, converted, elements_of, words_of
 from nvdsl.lang.part import Part

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.layout import Layout, coalesce, column_major, composition, make_layout, zipped_divide
 from nvdsl.layout.core import Tiler
 from nvdsl.layout.nested import is_nested

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from nvdsl.errors import LayoutError
+from nvdsl.errors.records import dataclass
 from nvdsl.layout.core import Layout
 from nvdsl.layout.memory import max_common_vector
 from nvdsl.layout.strides import E

@@ -6,8 +6,7 @@ Format".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper.arch import WGMMA_K_BYTES, WGMMA_SWIZZLE_MODES
 from nvdsl.layout.tile import TileLayout
 

@@ -8,10 +8,10 @@ ints, NumPy arrays, or traced values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nvdsl.errors import layout_error
+from nvdsl.errors.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,10 +13,11 @@ Sources: PTX ISA, "Asynchronous Warpgroup Level Majorness, Shared Memory Layout 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from nvdsl.errors import layout_error
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.layout.algebra import coalesce, composition
 from nvdsl.layout.core import Layout

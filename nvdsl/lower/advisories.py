@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nvdsl.errors import AdvisoryWarning, LowerError, Where
+from nvdsl.errors.records import dataclass
 from nvdsl.lower.kernels import Kernel
 from nvdsl.lower.ptx import Ptx
 

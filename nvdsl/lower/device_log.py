@@ -7,12 +7,12 @@ is laid out, and what the number of a site stands for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nvdsl.errors import Where
+from nvdsl.errors.records import dataclass
 
 SYMBOL = "nvdsl_log"
 """The kernel module's global variable that holds the address of the slots (8 bytes)."""

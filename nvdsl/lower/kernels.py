@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nvdsl.errors import VerifyError, Where
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.ir import declared
 from nvdsl.ir.declared import Declared

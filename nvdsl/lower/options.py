@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
 from nvdsl.errors import LowerError
+from nvdsl.errors.records import dataclass
 from nvdsl.errors.settings import is_on
 from nvdsl.lower import passes
 

@@ -18,8 +18,8 @@ Decisions that hold for all of them:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from nvdsl.errors.records import dataclass
 from nvdsl.ir import tensor_copies
 from nvdsl.ir.arith import DIVISIONS
 from nvdsl.lower import (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from nvdsl.errors import Where
+from nvdsl.errors.records import dataclass
 from nvdsl.lower.kernels import symbol_name
 from nvdsl.lower.narrow_stores import through_registers
 from nvdsl.mlir import ir

@@ -12,11 +12,11 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from nvdsl.errors import LowerError, ToolchainError
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.lower import toolchain
 from nvdsl.lower.ptx import Ptx

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from nvdsl.errors import ToolchainError, Where
+from nvdsl.errors.records import dataclass
 from nvdsl.lower import toolchain
 from nvdsl.lower.device_log import Watch
 

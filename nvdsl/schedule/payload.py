@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from nvdsl.call import module as modules
 from nvdsl.errors import ArgumentError, TraceError, Where, frames
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.walk import find, walk
 from nvdsl.mlir import ir, threads
 from nvdsl.mlir.dialects import linalg

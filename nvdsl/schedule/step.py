@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from nvdsl.errors import ArgumentError, NvdslError, ScheduleError, Where, frames
+from nvdsl.errors.records import dataclass
 from nvdsl.mlir import ir
 from nvdsl.schedule.work import Refusal, Work
 

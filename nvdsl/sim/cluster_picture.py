@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nvdsl.errors import SimError
+from nvdsl.errors.records import dataclass
 from nvdsl.layout.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg
 from nvdsl.sim.recording import LaunchRecord, Recording, Span
 

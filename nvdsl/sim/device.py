@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from nvdsl.driver.cuda import Cuda, EncodedMap
 from nvdsl.driver.device import Device, Devices
 from nvdsl.errors import SimError, Where
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.mlir import ir
 from nvdsl.sim import progress, schedule

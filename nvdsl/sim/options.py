@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nvdsl.errors import SimError
+from nvdsl.errors.records import dataclass
 from nvdsl.errors.settings import is_on
 
 DELIVERIES = ("late", "eager", "random")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nvdsl.errors import SimError
+from nvdsl.errors.records import dataclass
 from nvdsl.layout.draw.steps import NOTE, WIDTH, Axis, label
 from nvdsl.layout.draw.svg import GREY, INK, LIGHT, ORANGE, PAPER, RED, Svg
 from nvdsl.sim.recording import BlockRecord, LaunchRecord, Recording, Sample, Span

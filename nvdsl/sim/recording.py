@@ -20,11 +20,12 @@ import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from nvdsl.errors import SimError, Where
+from nvdsl.errors.records import dataclass
 from nvdsl.mlir.threads import Once
 
 BLOCKS = 16

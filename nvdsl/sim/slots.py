@@ -6,9 +6,10 @@ loads that completed in one phase of its mbarrier.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from nvdsl.errors.records import dataclass
 from nvdsl.sim.perfetto import slot_of
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ Sources: PTX ISA, "Tensors", "Tensor swizzling modes", ``cp.async.bulk.tensor``,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.hopper.tensor_maps import TensorMap
 from nvdsl.sim import numbers

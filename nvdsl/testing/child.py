@@ -17,11 +17,11 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from nvdsl.errors import NvdslError, WatchdogError
+from nvdsl.errors.records import dataclass
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,13 +13,13 @@ who else holds it sees the new values; where its name is assigned (place ``"x"``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
 from nvdsl.errors import TraceError
 from nvdsl.errors.frames import caller
+from nvdsl.errors.records import dataclass
 from nvdsl.mlir import ir
 from nvdsl.trace.exits import RESULT
 from nvdsl.values import dtypes

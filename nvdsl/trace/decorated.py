@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType, FunctionType
 from typing import Any
 
 from nvdsl.errors import AdvisoryWarning, TraceError, Where, frames
+from nvdsl.errors.records import dataclass
 from nvdsl.trace import source
 from nvdsl.trace.syntax import walk
 

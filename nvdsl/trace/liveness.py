@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from nvdsl.errors.records import dataclass
 from nvdsl.trace.places import Names, Scope, names_bound, names_read, wholes
 from nvdsl.trace.syntax import walk
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
 from nvdsl.errors import TraceError, Where
 from nvdsl.errors.frames import caller
+from nvdsl.errors.records import dataclass
 from nvdsl.mlir import ir
 from nvdsl.trace.carry import (
     MISSING,

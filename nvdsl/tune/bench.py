@@ -7,12 +7,12 @@ a bad candidate costs its deadline and nothing else. Any class with the methods 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from nvdsl.driver.array_spec import ArraySpec, Place
+from nvdsl.errors.records import dataclass
 from nvdsl.tune import data
 from nvdsl.tune.process import Lost, Process, Refused
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.ir.operands import integer, launch_sizes, launch_smem
 from nvdsl.ir.walk import constant, find

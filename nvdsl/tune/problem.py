@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nvdsl.call.extents import NamedSpec, Parameters
 from nvdsl.call.specialize import Call, Constant
 from nvdsl.driver.array_spec import ArraySpec, packed_strides
 from nvdsl.errors import ArgumentError, frames
+from nvdsl.errors.records import dataclass
 from nvdsl.lang.extents import Axes
 from nvdsl.tune import names
 from nvdsl.values import dtypes

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.tune.space import Config
 
 PRUNED, REFUSED, FAILED, WRONG, SLOWER, CHOSEN = "pruned", "refused", "failed", "wrong", "slower", "chosen"

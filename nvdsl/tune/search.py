@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from nvdsl.errors.records import dataclass
 from nvdsl.tune.bench import Bench, Failed
 from nvdsl.tune.result import median
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 
 from nvdsl.errors import ArgumentError, frames
+from nvdsl.errors.records import dataclass
 
 MODES = ("off", "cached", "always")
 """NVDSL_TUNE. off: heuristic and defaults only. cached (the default): cache and table first. always: as cached, but

@@ -13,10 +13,11 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from nvdsl.errors import ArgumentError, NvdslError, frames
+from nvdsl.errors.records import dataclass
 from nvdsl.trace.tokens import token
 from nvdsl.tune import names
 from nvdsl.values import dtypes

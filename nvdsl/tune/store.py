@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.lower import cache, cache_size
 
 FORMAT = 1

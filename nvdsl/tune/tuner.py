@@ -9,12 +9,13 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from nvdsl.errors import ArgumentError, NvdslError, TuneError, TuneWarning
+from nvdsl.errors.records import dataclass
 from nvdsl.lower.stored import bytecode
 from nvdsl.trace import effects
 from nvdsl.tune import bench as benches

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import gpu
 from nvdsl.values import arith, casts, dtypes

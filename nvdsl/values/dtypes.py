@@ -21,7 +21,6 @@ index         64    index                                    memref subscripts; 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ import ml_dtypes
 import numpy as np
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.mlir import ir
 
 if TYPE_CHECKING:

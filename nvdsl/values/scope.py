@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 
 
 @dataclass

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nvdsl.errors import VerifyError
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import integer, integers, matrix_shape, named, string, word
 from nvdsl.ir.walk import defining, yielded

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.errors import VerifyError
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.location import where
 from nvdsl.verify.context import Context, beside, contexts
 from nvdsl.verify.mbarriers import Event, Group, Part

@@ -6,11 +6,11 @@ what is yielded) counts as equal, so that an arrival in one loop meets the wait 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.operands import word
 from nvdsl.ir.walk import defining, identity, yielded
 from nvdsl.mlir import ir

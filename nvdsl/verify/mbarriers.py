@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nvdsl.errors.records import dataclass
 from nvdsl.ir import tensor_copies
 from nvdsl.ir.operands import integer, mbarriers, named, optional, string, word
 from nvdsl.ir.tensor_copies import box_type

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nvdsl.errors import VerifyError
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.ir import tensor_copies
 from nvdsl.ir.location import where

@@ -7,11 +7,11 @@ address that a kernel really uses, which is enough to say that two accesses meet
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.ir.operands import matrix_shape, named, string, word
 from nvdsl.ir.tensor_copies import tensor_map

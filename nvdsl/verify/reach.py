@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.walk import defining, yielded
 from nvdsl.verify.expressions import Expressions
 from nvdsl.verify.program import Kernel, Node

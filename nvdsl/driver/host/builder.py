@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nvdsl.driver.array_spec import canonical_strides
 from nvdsl.driver.launch import KernelBinary, Launch
 from nvdsl.errors import LowerError
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.location import where
 from nvdsl.ir.walk import identity
 from nvdsl.mlir import ir

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from nvdsl.errors.records import dataclass
 
 LARGE = {1: 448.0, 2: 2.0**14}
 """By an element's bytes: the sum of a thread's part of a row from which on new maxima are found. e4m3 and f16 hold each

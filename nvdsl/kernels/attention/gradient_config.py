@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 
 MANY = 40

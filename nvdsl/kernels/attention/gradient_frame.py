@@ -3,9 +3,8 @@ them, and where dQ is added up."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.attention.gradient_config import Config
 from nvdsl.kernels.attention.gradient_load import GradientLoads
 from nvdsl.kernels.attention.gradient_scores import Scoring, Weights

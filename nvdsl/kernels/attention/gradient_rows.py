@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.attention.gradient_scores import Scoring
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, QueryTile
 from nvdsl.kernels.attention.scores import LOG2_E

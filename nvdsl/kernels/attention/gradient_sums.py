@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.attention.gradient_load import CONSUMERS
 from nvdsl.kernels.attention.gradient_tiles import GradientTiles, KeyTile, Seeing
 from nvdsl.ops.memory import load_acquire, store_release

@@ -6,11 +6,11 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.derivative import has_slope_one
 from nvdsl.kernels.attention.tiles import Place, Sight
 from nvdsl.kernels.options import called

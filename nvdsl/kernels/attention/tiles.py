@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.kernels.attention.sequences import Sequences
 from nvdsl.kernels.blocks.divisor import Divisor

@@ -8,9 +8,8 @@ and so by less than ``1 / d`` (Granlund and Montgomery, "Division by invariant i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 
 _BITS = 31
 """Of a dividend."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.blocks.clamped_index import inside, multiple, opaque
 from nvdsl.kernels.blocks.epilogue_visitor import Part, Place, Visitor, returned
 from nvdsl.lang.accumulator import pack_pair

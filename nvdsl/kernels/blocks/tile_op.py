@@ -7,11 +7,11 @@ The sums are a fragment, a tensor in registers (docs/fragments.md), so that a vi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.blocks.clamped_index import opaque
 from nvdsl.kernels.blocks.epilogue_visitor import Part, Place, Visitor
 from nvdsl.lang.matrix import Matrix

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.blocks.philox import kept, threshold
 from nvdsl.kernels.blocks.tile_op import Operand, TileOp, TilePlace
 from nvdsl.kernels.options import real

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from nvdsl.call.extents import Bound, DynamicSpec, Parameters
 from nvdsl.driver.array_spec import ArraySpec, Described, Memory, spec_of
 from nvdsl.driver.arrays import NUMPY
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.gemm.dynamic import restrided
 from nvdsl.kernels.gemm.problem import Matrix
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from nvdsl.driver import scratch_memory
 from nvdsl.driver.array_spec import Memory
 from nvdsl.driver.executable import Executable
 from nvdsl.driver.stream import Stream
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.blocks.linear_combination import LinearCombination
 from nvdsl.kernels.gemm.argument_view import ArgumentView, array_of, bound
 from nvdsl.kernels.gemm.packing import Packing, run_packings

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 
 SCHEDULES = ("cooperative", "pingpong", "streamk", "splitk")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.gemm import flat, gathered, gemv, residues, short, simple, small, small_words
 from nvdsl.kernels.gemm.choose import COMMON, allowed, key, thin_cycles
 from nvdsl.kernels.gemm.factors import factors

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.kernels.gemm.config import Config
 from nvdsl.kernels.gemm.launch import blocks_of_an_sm, resident_clusters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from nvdsl.call.extents import DynamicSpec, Stride
 from nvdsl.call.specialize import Call, Constant, describe_argument
 from nvdsl.driver.array_spec import Memory, packed_strides
 from nvdsl.driver.executable import Executable
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.blocks.contiguous import is_turned, pack, pack_both, padded_cols
 from nvdsl.kernels.blocks.realigned import VECTOR, WORD, WORDS, copies
 from nvdsl.kernels.gemm.argument_view import ArgumentView, bound

@@ -8,11 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import nvdsl as nv
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.errors import ArgumentError
+from nvdsl.errors.records import dataclass
 
 TMA_ALIGNMENT = 16
 """Bytes of which TMA's addresses and strides are multiples (CUDA driver API, cuTensorMapEncodeTiled)."""

@@ -20,10 +20,10 @@ a fixed order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.kernels.blocks.dequantize import dequantized
 from nvdsl.kernels.gemm.quantized_operands import (

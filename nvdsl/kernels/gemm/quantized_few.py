@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.kernels.blocks.dequantize import BITS, dequantized

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.blocks.dequantize import BITS, NIBBLES, unpacked, zero_pair
 from nvdsl.ops.fence import fence_mbarrier_init
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -13,6 +13,7 @@ import numpy as np
 import nvdsl as nv
 from nvdsl.driver import arrays
 from nvdsl.errors import ArgumentError
+from nvdsl.errors.records import dataclass
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.blocks.dequantize import BITS

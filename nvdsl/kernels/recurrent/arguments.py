@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
 from nvdsl.errors import ArgumentError
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.recurrent.part import Part
 

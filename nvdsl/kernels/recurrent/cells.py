@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 
 _MINUS_LOG2_E = -1.4426950408889634
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper import arch
 from nvdsl.kernels.recurrent.exchange import ROWS
 

@@ -10,10 +10,10 @@ A GRU scales a part of the second product, so that it has two sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.blocks.tile_scheduler import TileScheduler
 from nvdsl.kernels.recurrent.cells import GRU, RNN, Cell
 from nvdsl.kernels.recurrent.exchange import part_of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nvdsl.driver.view import strided
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.arguments import Argument
 
 

@@ -6,10 +6,10 @@ whatever threads left them, and is put together of both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.rows.staged import lane_of
 
 if TYPE_CHECKING:

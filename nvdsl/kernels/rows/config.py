@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper.arch import REGISTERS_PER_SM
 from nvdsl.kernels.arguments import ALIGNMENT
 

@@ -1,10 +1,10 @@
 """Cross entropy of logits and labels. The gradient is written where the logits are still in registers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.rows import streams
 from nvdsl.kernels.rows.apart import One
 from nvdsl.kernels.rows.config import RowsConfig

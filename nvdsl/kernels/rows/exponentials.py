@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.rows.row import Parts, Row, Term
 from nvdsl.kernels.rows.staged import Elements
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import nvdsl as nv
+from nvdsl.errors.records import dataclass
 from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.blocks.realigned import shifted_vector
 from nvdsl.kernels.rows.config import RowsConfig

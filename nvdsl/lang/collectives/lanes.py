@@ -7,8 +7,8 @@ of which a lane and its partner exchange what their halves have. So all lanes ge
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.lang.collectives import words
 from nvdsl.lang.collectives.operations import MIN, Leaves, Operation, index_of

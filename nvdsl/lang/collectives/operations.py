@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.values import dtypes, scope, select
 from nvdsl.values.traced import Value, as_value
 from nvdsl.values.typing import Number

@@ -8,9 +8,9 @@ another use in the same round has one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.ir.collectives import OF_COLLECTIVE
 from nvdsl.lang.array import Array
 from nvdsl.lang.collectives.words import as_type

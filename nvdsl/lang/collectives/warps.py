@@ -6,8 +6,7 @@ blocks if there are several. Behind a barrier each thread takes and combines the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nvdsl.errors.records import dataclass
 from nvdsl.hopper.arch import WARP_SIZE
 from nvdsl.lang.array import Array
 from nvdsl.lang.collectives import words

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.lang.array import Array
 from nvdsl.lang.atoms import Atom, Plan, Unfit
 from nvdsl.lang.part import Part, of

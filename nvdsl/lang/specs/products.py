@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.errors import TraceError, trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.lang.accumulator import Accumulator, Fragment
 from nvdsl.lang.array import Array
 from nvdsl.lang.atoms import Atom, Plan, Unfit

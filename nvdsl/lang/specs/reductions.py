@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nvdsl.errors import trace_error
+from nvdsl.errors.records import dataclass
 from nvdsl.lang import collectives
 from nvdsl.lang.atoms import Atom, Plan, Unfit
 from nvdsl.lang.collectives.lanes import move as each_word

@@ -6,9 +6,10 @@ The picture shows warp 0: rows 0 to 15. Warp w of the warpgroup holds rows 16w t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.layout import WGMMA_K_BYTES, a_fragment_element, accumulator_element
 from nvdsl.layout.draw.svg import GREY, INK, PALETTE, PAPER, Svg
 

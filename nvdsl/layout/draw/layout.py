@@ -6,9 +6,10 @@ the grid of these coordinates: which thread (mode 0) and which of its values (th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.layout import Layout, make_layout
 from nvdsl.layout.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg, text_width
 from nvdsl.layout.memory import BANK_BYTES, BANKS, conflicts_at

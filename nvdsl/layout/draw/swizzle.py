@@ -6,9 +6,9 @@ in one column of it share their banks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from nvdsl.errors.records import dataclass
 from nvdsl.layout import TileLayout
 from nvdsl.layout.draw import page
 from nvdsl.layout.draw.svg import GREY, INK, LIGHT, PALETTE, PAPER, Svg
