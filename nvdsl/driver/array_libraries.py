@@ -7,6 +7,7 @@ the time of a call, find the spec by the array's own dtype, shape and strides, m
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -21,6 +22,23 @@ from nvdsl.values.dtypes import DType
 _MAX_KNOWN = 4096  # specs of one library, before the cache starts again: shapes may vary without end
 _HOST = 1  # kDLCPU of dlpack.h
 _BY_NAME = {dtype.numpy.name: dtype for dtype in reversed(dtypes.ALL)}  # float32 is f32, not tf32
+
+
+def stands_in(library: ArrayLibrary) -> bool:
+    """Whether host arrays of a library stand for device arrays: kernels see them as they lie, with their strides and
+    where they begin between multiples of `staging.PHASE` bytes. Only in the simulator: torch's CPU tensors, which a
+    program would have as CUDA tensors, or as NVDSL_SIM_ARRAYS says NumPy's, too. Raises ArgumentError for another
+    setting."""
+    from nvdsl.driver.device import simulated
+
+    chosen = os.environ.get("NVDSL_SIM_ARRAYS", "")
+    if chosen not in ("", "device", "host"):
+        raise ArgumentError(
+            f"NVDSL_SIM_ARRAYS={chosen}",
+            rule="host arrays stand for device arrays in the simulator (device), or are copied to it (host)",
+            fix="use device or host, or unset it: device for torch, host for NumPy",
+        )
+    return (chosen == "device" if chosen else isinstance(library, Torch)) and simulated()
 
 
 class ArrayLibrary:
@@ -61,10 +79,11 @@ class ArrayLibrary:
 
 
 class NumPy(ArrayLibrary):
-    """NumPy arrays of any layout: they are staged."""
+    """NumPy arrays of any layout: they are staged (but see `stands_in`)."""
 
     def describe(self, array: Any) -> Described:
-        key = (array.dtype, array.shape, array.flags.writeable)
+        lies = stands_in(self)
+        key = (array.dtype, array.shape, array.flags.writeable, array.strides if lies else None)
         known = self._known.get(key)
         if isinstance(array, numpy.ma.MaskedArray):
             raise ArgumentError(
@@ -73,16 +92,17 @@ class NumPy(ArrayLibrary):
                 fix="pass x.filled(value), or x.data where the mask does not matter",
             )
         if known is None:
-            place = Place(self, readonly=not array.flags.writeable)
-            known = self._learn(key, spec_of(array.shape, _numpy_dtype(array.dtype)), place)
-        return known[0], (0, known[1], array)
+            place = Place(self, readonly=not array.flags.writeable, stands_in=lies)
+            strides = _whole_strides(array.strides, array.dtype.itemsize) if lies else None
+            known = self._learn(key, spec_of(array.shape, _numpy_dtype(array.dtype), strides), place)
+        return known[0], (array.ctypes.data if lies else 0, known[1], array)
 
     def host_view(self, array: Any) -> numpy.ndarray:
         return array
 
 
 class Torch(ArrayLibrary):
-    """torch tensors: CUDA tensors in place, CPU tensors staged."""
+    """torch tensors: CUDA tensors in place, CPU tensors staged (but see `stands_in`)."""
 
     # Whether it is contiguous is faster to ask than its strides.
     signature = "{x}.dtype", "{x}.shape", "{x}.get_device()", "{x}.is_contiguous() or {x}.stride()"
@@ -90,26 +110,27 @@ class Torch(ArrayLibrary):
 
     def describe(self, array: Any) -> Described:
         try:
-            key = (array.dtype, array.shape, array.stride(), array.get_device())
+            ordinal = array.get_device()
+            lies = ordinal >= 0 or stands_in(self)
+            key = (array.dtype, array.shape, array.stride(), ordinal, lies)
             known = self._known.get(key)
             if known is None:
-                known = self._learn(key, *self._look(array))
+                known = self._learn(key, *self._look(array, lies))
             spec, place = known
-            return spec, (array.data_ptr() if place.device >= 0 else 0, place, array)
+            return spec, (array.data_ptr() if lies else 0, place, array)
         except RuntimeError as error:  # sparse, fake and functional tensors have no strides or no memory
             raise ArgumentError(
                 f"a torch tensor without plain memory: {error}",
                 fix="pass a dense tensor (x.to_dense(), x.contiguous()) outside of torch's own tracing",
             ) from error
 
-    def _look(self, array: Any) -> tuple[ArraySpec, Place]:
+    def _look(self, array: Any, lies: bool) -> tuple[ArraySpec, Place]:
         kind = array.device.type
         if kind not in ("cpu", "cuda"):
             raise ArgumentError(f"a torch tensor on device {kind!r}", fix="move it to the GPU: x.to('cuda')")
         dtype = _dtype(str(array.dtype).removeprefix("torch."))
-        if kind == "cpu":
-            return spec_of(array.shape, dtype), Place(self)
-        return spec_of(array.shape, dtype, array.stride()), Place(self, array.get_device())
+        spec = spec_of(array.shape, dtype, array.stride() if lies else None)
+        return spec, Place(self, array.get_device(), stands_in=lies and kind == "cpu")
 
     def stream_of(self, ordinal: int) -> Callable[[], int]:
         torch = sys.modules["torch"]

@@ -21,7 +21,8 @@ class ArraySpec:
     """Element type, shape and strides (in elements). Hashable, the hash is computed once.
 
     A dimension of one element has the stride of a C-contiguous array there, for its own says nothing.
-    Host arrays are staged as a packed copy, so that their strides are C-contiguous whatever they were."""
+    Host arrays are staged as a packed copy, so that their strides are C-contiguous whatever they were; but for those
+    that stand for device arrays (`Place`)."""
 
     dtype: DType
     shape: tuple[int, ...]
@@ -54,12 +55,14 @@ class ArraySpec:
 class Place:
     """``device``: ordinal of the GPU, -1 for host memory. ``stream_ordered``: the library frees and reuses
     the memory in the order of streams that nvdsl can launch on (torch, CuPy); for other device arrays a
-    call waits for its kernels before it returns."""
+    call waits for its kernels before it returns. ``stands_in``: host memory in the place of a device array, whose
+    strides and alignment a kernel is to see (`array_libraries.stands_in`)."""
 
     library: ArrayLibrary
     device: int = -1
     readonly: bool = False
     stream_ordered: bool = True
+    stands_in: bool = False
 
     @property
     def has_signature(self) -> bool:
@@ -68,7 +71,7 @@ class Place:
 
 
 Memory = tuple[int, Place, Any]
-"""Address of element [0, ..., 0] in device memory (0 for host arrays, which a call stages), place, array."""
+"""Address of element [0, ..., 0] (0 for host arrays that a call stages as packed copies), place, array."""
 
 Described = tuple[ArraySpec, Memory]
 

@@ -154,6 +154,9 @@ class Cuda:
     def expect_turns(self, pointer: int) -> None:
         """Additions to this memory come in one order: nothing to do but for a simulator."""
 
+    def begins_at(self, pointer: int, lead: int, name: str) -> None:
+        """An array begins ``lead`` bytes behind the start of this memory: nothing to do but for a simulator."""
+
     def check_zeros(self, pointer: int, size: int, line: Where | None) -> None:
         """The kernels left zeros here, says ``line``: nothing to do but for a simulator."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +166,14 @@ def probe(from_devices: Devices | None = None) -> str | None:
     except DeviceError as error:
         return error.message
     return None
+
+
+@functools.cache
+def simulated() -> bool:
+    """Whether calls that say nothing of a target run in the simulator: as NVDSL_TARGET says, else where there is no
+    Hopper GPU."""
+    chosen = os.environ.get("NVDSL_TARGET", "")
+    return chosen == "sim" if chosen else probe() is not None
 
 
 def _dotted(version: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from nvdsl.driver import stream as streams
 from nvdsl.driver.arguments import ArrayArgument, Disjoint, ScalarArgument
 from nvdsl.driver.array_spec import Place
-from nvdsl.driver.arrays import Memory, describe
+from nvdsl.driver.arrays import describe
 from nvdsl.driver.cuda import LEGACY_STREAM, CudaError
 from nvdsl.driver.device import Device, Devices
 from nvdsl.driver.device import devices as all_devices
@@ -22,7 +22,7 @@ from nvdsl.driver.kept_memory import padded
 from nvdsl.driver.launch import KernelBinary, Launch, Recorded
 from nvdsl.driver.launcher import Launcher
 from nvdsl.driver.run import Run
-from nvdsl.driver.staging import Staged, groups
+from nvdsl.driver.staging import Member, Staged, groups
 from nvdsl.driver.stream import Stream
 from nvdsl.errors import ArgumentError, DeviceError, LowerError
 from nvdsl.errors.settings import is_on
@@ -90,7 +90,7 @@ class Executable:
             raise ArgumentError(f"{self.name} takes {self.count} arguments, {len(values)} were given")
         frame = self.template.copy()
         first: Place | None = None  # of the device arrays
-        host: list[tuple[ArrayArgument, Memory]] = []
+        host: list[Member] = []
         ordered = True
         for argument in self.arrays:
             spec = specs[argument.index]
@@ -100,7 +100,7 @@ class Executable:
             if address & argument.unaligned or place.readonly:
                 argument.check_memory(address, place)
             if place.device < 0:
-                host.append((argument, memory))
+                host.append(Member(argument, spec, memory))
                 continue
             if first is None:
                 first = place
@@ -144,7 +144,7 @@ class Executable:
         return sum(padded(size(settled)) for size in self._taken)
 
     def _call(
-        self, frame: Frame, device: Device, handle: int, host: Sequence[tuple[ArrayArgument, Memory]], ordered: bool
+        self, frame: Frame, device: Device, handle: int, host: Sequence[Member], ordered: bool
     ) -> None:
         run = frame[RUN] = self.run_on(device, handle)
         if host or not ordered:
@@ -191,7 +191,7 @@ class Executable:
             raise self._failure(error) from error
         return found
 
-    def _stage(self, frame: Frame, run: Run, host: Sequence[tuple[ArrayArgument, Memory]], ordered: bool) -> None:
+    def _stage(self, frame: Frame, run: Run, host: Sequence[Member], ordered: bool) -> None:
         """The steps between copies of host arrays, waited for."""
         staged = []
         try:

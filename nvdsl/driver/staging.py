@@ -1,4 +1,5 @@
 """Host arrays during a call: a packed copy where a layout has gaps, and device memory where kernels use the array.
+Those that stand for device arrays are copied with their gaps, to where they begin between multiples of `PHASE` bytes.
 
 Arguments that are the same host memory are the same device memory, so that a call means what it means for device
 arrays. Where that is not possible (one is a part of the other, with gaps) the call is refused.
@@ -6,44 +7,74 @@ arrays. Where that is not possible (one is a part of the other, with gaps) the c
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
 import numpy
 
 from nvdsl.driver.arguments import ArrayArgument
-from nvdsl.driver.array_spec import Memory, shares_elements
+from nvdsl.driver.array_spec import ArraySpec, Memory, shares_elements
 from nvdsl.driver.run import Run
 from nvdsl.errors import ArgumentError
 
 # Steps of NumPy's search for a common byte, before two arrays count as overlapping. Stubs before 2.5 know 0 and 1.
 _MAX_WORK: Any = 100_000
 
-Member = tuple[ArrayArgument, numpy.ndarray]
+PHASE = 128
+"""Bytes: what stands for a device array begins as far behind a multiple of these as in the memory of the host. No
+access, tensor map or cache line asks for more."""
+
+
+class Member:
+    """A host array of a call: the argument that it is given for, and a NumPy array over its memory. ``stands_in``: see
+    `Place`."""
+
+    __slots__ = ("argument", "stands_in", "view")
+
+    def __init__(self, argument: ArrayArgument, spec: ArraySpec, memory: Memory) -> None:
+        address, place, array = memory
+        self.argument, self.stands_in = argument, place.stands_in
+        self.view = _lying(spec, address) if place.stands_in else place.library.host_view(array)
+
+
+def _lying(spec: ArraySpec, address: int) -> numpy.ndarray:
+    """The memory at an address as an array of unsigned integers."""
+    size = spec.dtype.bytes
+    kind = numpy.dtype(f"u{size}")
+    one = numpy.ctypeslib.as_array((ctypes.c_uint8 * (size if numpy.prod(spec.shape) else 0)).from_address(address))
+    strides = tuple([step * size for step in spec.strides])
+    return numpy.lib.stride_tricks.as_strided(one.view(kind), spec.shape, strides)
 
 
 class Staged:
     """The memory of one argument, or of several that are the same memory."""
 
     def __init__(self, members: Sequence[Member], run: Run) -> None:
-        argument, self._view = members[0]
-        self._written = any(a.written for a, _ in members)
+        argument, self._view = members[0].argument, members[0].view
+        self._written = any(m.argument.written for m in members)
         self._on_device = argument.on_device
-        first = self._view.ctypes.data
-        if self._view.flags.c_contiguous:  # then all of them are
+        stands_in, lead = any(m.stands_in for m in members), 0
+        if stands_in or self._view.flags.c_contiguous:  # then all of them are
             self._packed = self._view
-            starts = [view.ctypes.data for _, view in members] if len(members) > 1 else [first]
-            self._host = min(starts)
-            self._size = max(s + view.nbytes for s, (_, view) in zip(starts, members, strict=True)) - self._host
+            starts = [m.view.ctypes.data for m in members]
+            bounds = [numpy.lib.array_utils.byte_bounds(m.view) for m in members]
+            self._host = min(low for low, _ in bounds)
+            self._size = max(high for _, high in bounds) - self._host
+            lead = self._host % PHASE if stands_in else 0
         else:
             self._packed = self._view.copy(order="C")
             self._host, self._size = self._packed.ctypes.data, self._packed.nbytes
             starts = [self._host] * len(members)
         self._device = self._host
         if self._on_device:
-            self._device = run.alloc(self._size)
+            start = run.alloc(lead + self._size)
+            if stands_in:
+                run.cuda.begins_at(start, lead, " and ".join(dict.fromkeys(m.argument.name for m in members)))
+            self._device = start + lead
             run.cuda.copy(self._device, self._host, self._size, run.stream)
-        self.addresses = [(a.slot, self._device + s - self._host) for s, (a, _) in zip(starts, members, strict=True)]
+        slots = [m.argument.slot for m in members]
+        self.addresses = [(slot, self._device + s - self._host) for slot, s in zip(slots, starts, strict=True)]
 
     def collect(self, run: Run) -> None:
         """Copy back what the call wrote, in stream order."""
@@ -56,15 +87,14 @@ class Staged:
             self._view[...] = self._packed
 
 
-def groups(host: Sequence[tuple[ArrayArgument, Memory]]) -> list[list[Member]]:
+def groups(host: Sequence[Member]) -> list[list[Member]]:
     """The host arrays of a call, those together that share memory of which the call writes some.
 
     Raises ArgumentError for outputs whose elements share memory, and arrays that overlap and can't be staged as one.
     """
     found: list[list[Member]] = []
-    for argument, (_, place, array) in host:
-        member = argument, place.library.host_view(array)
-        _check_elements(*member)
+    for member in host:
+        _check_elements(member.argument, member.view)
         joined = [group for group in found if any(_overlap(member, other) for other in group)]
         if joined:
             found = [group for group in found if not any(group is one for one in joined)]
@@ -81,10 +111,13 @@ def _check_elements(argument: ArrayArgument, view: numpy.ndarray) -> None:
 
 def _overlap(one: Member, other: Member) -> bool:
     """Whether two arguments are staged as one."""
-    (a, x), (b, y) = one, other
+    a, b, x, y = one.argument, other.argument, one.view, other.view
+    if one.stands_in and other.stands_in:
+        return a.on_device and b.on_device and numpy.may_share_memory(x, y)
     if not (a.written or b.written) or not (a.on_device and b.on_device) or not share_memory(x, y):
         return False
-    if same_elements(x, y) or x.flags.c_contiguous and y.flags.c_contiguous:
+    alike = one.stands_in == other.stands_in
+    if alike and same_elements(x, y) or x.flags.c_contiguous and y.flags.c_contiguous:
         return True
     first, second = sorted((a, b), key=lambda argument: argument.index)
     raise ArgumentError(

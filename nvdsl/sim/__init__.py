@@ -53,10 +53,10 @@ def _is_sim(target: str) -> bool:
 
 @functools.cache
 def _default() -> bool:
-    from nvdsl.driver.device import probe
+    from nvdsl.driver.device import simulated
 
-    chosen = os.environ.get("NVDSL_TARGET", "")
-    return _is_sim(chosen) if chosen else probe() is not None
+    _is_sim(os.environ.get("NVDSL_TARGET") or "sim")
+    return simulated()
 
 
 def record(blocks: int = 16) -> AbstractContextManager[Any]:

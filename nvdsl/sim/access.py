@@ -165,12 +165,16 @@ class Accessor:
                     "check the index, and the condition that guards the last block",
                 )
             if offset % self.alignment:
+                start = found.reserved % self.alignment if found.is_global else 0
+                begins = f", and {found.name} begins {start} bytes behind one" if start else ""
                 raise error(
                     "misaligned",
-                    f"{what} of {self.size} bytes by {w.name} lane {lane} at {where}: no multiple of {self.alignment}",
+                    f"{what} of {self.size} bytes by {w.name} lane {lane} at {where}: no multiple of {self.alignment}"
+                    + begins,
                     self.at,
                     "an access is aligned to its size (PTX ISA, Addresses as operands)",
-                    "align the start of the array and the column",
+                    f"pass an array that begins at a multiple of {self.alignment} bytes (a copy), or read and write "
+                    "single elements" if start else "align the start of the array and the column",
                 )
 
     def load(self, w: Any, address: Any) -> Any:

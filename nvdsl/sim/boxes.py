@@ -124,7 +124,7 @@ class Box:
             raise error(
                 "out-of-bounds",
                 f"{who} at coordinates {self.coords}, innermost first, reads {past} bytes past the end of "
-                f"{found.name}, which has {found.size}",
+                f"{found.name}, which has {found.size - found.reserved}",
                 who.where,
                 "a window reaches over the end of its array, where a copy must not read",
                 "begin the box at a negative coordinate of the window, so that it has as many rows as there are",
@@ -138,7 +138,7 @@ class Box:
         if past > 0:
             raise error(
                 "out-of-bounds",
-                f"{who} writes {past} bytes past the end of {found.name}, which has {found.size}",
+                f"{who} writes {past} bytes past the end of {found.name}, which has {found.size - found.reserved}",
                 who.where,
                 f"a store or reduction by TMA clips rows at whole {geometry.UNIT} bytes (measured on an H200: "
                 "docs/hardware.md)",
@@ -189,7 +189,7 @@ class Line:
                         "a bulk copy moves 0 bytes or more (PTX ISA, cp.async.bulk)",
                         "check the number of bytes")  # fmt: skip
         found = machine.gmem.find(self.address)
-        if found is None or not 0 <= self.address - found.base <= found.size - self.bytes:
+        if found is None or not found.reserved <= self.address - found.base <= found.size - self.bytes:
             raise error(
                 "out-of-bounds",
                 f"{who} of {self.bytes} bytes from address {self.address:#x} of global memory: not within one array",

@@ -148,6 +148,11 @@ class SimCuda(Cuda):
         assert memory is not None
         memory.in_turn = True
 
+    def begins_at(self, pointer: int, lead: int, name: str) -> None:
+        memory = self.gmem.find(pointer)
+        assert memory is not None
+        memory.reserved, memory.name = lead, name
+
     def check_zeros(self, pointer: int, size: int, line: Where | None) -> None:
         if self.gmem.span(pointer, size).any():
             raise SimError(

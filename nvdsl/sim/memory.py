@@ -41,7 +41,7 @@ class Bytes:
         self.shadow: Any = None
         self.past: Any = None
         self.cells: dict[int, Any] = {}
-        self.is_global, self.in_turn = reserved == 0, False
+        self.is_global, self.in_turn = base >= _GLOBAL, False
         self.undefined: Any = None
         self.version = 0
         self._views: dict[Any, Any] = {}

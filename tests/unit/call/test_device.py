@@ -6,7 +6,7 @@ from cuda.bindings import driver as api
 
 import nvdsl as nv
 from nvdsl import sim
-from nvdsl.driver import cuda
+from nvdsl.driver import cuda, device
 from nvdsl.driver.device import devices
 
 
@@ -37,7 +37,8 @@ def test_a_driver_that_sees_no_gpu_is_none(code, monkeypatch):
         monkeypatch.setattr(api, name, lambda code, text=text: (success, text))
     for owner, name, value in ((cuda, "_the_cuda", None), (devices, "_cuda", None), (devices, "_default", None)):
         monkeypatch.setattr(owner, name, value)
-    monkeypatch.setattr(sim, "_default", functools.cache(sim._default.__wrapped__))
+    for owner, name in ((sim, "_default"), (device, "simulated")):
+        monkeypatch.setattr(owner, name, functools.cache(getattr(owner, name).__wrapped__))
     assert ("NO_DEVICE" in nv.no_gpu()) if code else (nv.no_gpu() == "the NVIDIA driver sees no GPU")
     assert np.array_equal(nv.softmax(np.zeros((1, 8), np.float32)), np.full((1, 8), 0.125)), "it is simulated"
     nv.synchronize()

@@ -49,7 +49,8 @@ class TorchTensor:
 
     def __init__(self, dtype, shape, strides, device=0, address=0x1000, kind=None, host=None):
         self.dtype, self.shape, self._strides = _TorchDtype.of(dtype), tuple(shape), tuple(strides)
-        self._ordinal, self._address, self._host = device, address, host
+        self._ordinal, self._host = device, host
+        self._address = address if host is None else host.ctypes.data
         self.device = SimpleNamespace(type=kind or ("cuda" if device >= 0 else "cpu"))
 
     def stride(self):

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nvdsl.driver import arrays
+from nvdsl.driver import arrays, device
 from nvdsl.driver.array_spec import canonical_strides, packed_strides, spec_of
 from nvdsl.errors import ArgumentError
 from nvdsl.values import dtypes
@@ -92,9 +92,14 @@ def test_torch_strides_are_kept_and_the_second_look_is_the_same_spec(torch):
     assert first == spec_of((4, 8), dtypes.e4m3, (1, 4))
 
 
-def test_torch_host_tensor(torch):
-    _, (address, place, _) = arrays.describe(torch.Tensor("float32", (4,), (1,), -1, address=0x5000))
-    assert (address, place.device) == (0, -1)
+@pytest.mark.parametrize(("setting", "simulated", "lies"), [("", True, 1), ("", False, 0), ("host", True, 0)])
+def test_torch_host_tensor(torch, monkeypatch, setting, simulated, lies):
+    """In the simulator it stands for the CUDA tensor that it would be."""
+    monkeypatch.setenv("NVDSL_SIM_ARRAYS", setting)
+    monkeypatch.setattr(device, "simulated", lambda: simulated)
+    spec, (address, place, _) = arrays.describe(torch.Tensor("float32", (4, 2), (1, 4), -1, address=0x5000))
+    assert (address, place.device, place.stands_in) == (0x5000 if lies else 0, -1, lies)
+    assert spec.strides == ((1, 4) if lies else (2, 1))
 
 
 def test_torch_tensors_without_memory(torch):

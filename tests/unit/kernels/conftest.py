@@ -16,6 +16,7 @@ import pytest
 from nvdsl import sim
 from nvdsl.call import signature as signatures
 from nvdsl.call.launches import Launches
+from nvdsl.driver import device
 from nvdsl.driver.array_spec import packed_strides
 from nvdsl.driver.device import devices
 from nvdsl.driver.launch import Launch
@@ -59,7 +60,8 @@ def gpu(monkeypatch):
     cuda = Recorder(count=2)
     for name, value in (("_cuda", cuda), ("_devices", {}), ("_default", None)):
         monkeypatch.setattr(devices, name, value)
-    monkeypatch.setattr(sim, "_default", functools.cache(sim._default.__wrapped__))  # this driver's answer ends with it
+    for owner, name in ((sim, "_default"), (device, "simulated")):  # this driver's answer ends with it
+        monkeypatch.setattr(owner, name, functools.cache(getattr(owner, name).__wrapped__))
     for store in (module._bound, module._launches):
         store.clear()
     for function in (tuned_matmul, simple.matmul):
