@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy
+
 from nvdsl.driver import stream as streams
 from nvdsl.driver.arguments import Disjoint
 from nvdsl.driver.array_spec import Place
@@ -14,16 +16,22 @@ from nvdsl.driver.cuda import CudaError
 from nvdsl.driver.device import Device, devices
 from nvdsl.driver.kept_memory import MOST, padded
 from nvdsl.driver.launcher import Launcher
+from nvdsl.driver.staging import PHASE
 from nvdsl.driver.stream import Stream
 
 
 @contextmanager
 def taken(wanted: Sequence[tuple[Place, int]], stream: Stream | None) -> Iterator[list[int]]:
-    """The addresses of blocks of memory, each beside an array at its place, of so many bytes."""
+    """The addresses of blocks of memory, each beside an array at its place, of so many bytes. Beside what stands for
+    device arrays it is the host's."""
     if not wanted:
         yield []
         return
     place = wanted[0][0]
+    if place.stands_in:
+        blocks = [numpy.empty(size + PHASE, numpy.uint8) for _, size in wanted]
+        yield [-(-block.ctypes.data // PHASE) * PHASE for block in blocks]
+        return
     with _taken(devices.get(place.device), streams.resolve(stream, place), [size for _, size in wanted]) as pointers:
         yield pointers
 

@@ -108,6 +108,13 @@ def test_a_finished_kernel_reads_where_rows_begin(start):
     np.testing.assert_allclose(nv.softmax(x), expected / expected.sum(1, keepdims=True), rtol=1e-4)
 
 
+def test_a_product_of_packed_copies():
+    """Of an operand that TMA can't read and a product that is copied first, into memory beside it."""
+    a, b = lying(300 * 64, 2, np.float16).reshape(300, 64), lying(64 * 200, 0, np.float16).reshape(64, 200)
+    a[...], b[...] = a % 5, b % 7
+    np.testing.assert_array_equal(nv.matmul(a, b), (a.astype(np.float64) @ b).astype(np.float16))
+
+
 def test_an_unknown_setting(monkeypatch):
     monkeypatch.setenv("NVDSL_SIM_ARRAYS", "gpu")
     with pytest.raises(ArgumentError, match=r"NVDSL_SIM_ARRAYS=gpu(.|\n)*use device or host"):
