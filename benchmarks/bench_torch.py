@@ -38,11 +38,24 @@ def _heads(*given: torch.Tensor) -> torch.Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+def _layers(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+    for weight in weights[:-1]:
+        x = torch.relu(F.linear(x, weight))
+    return F.linear(x, weights[-1])
+
+
+def _lstm(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+    start = x.new_zeros(1, x.shape[1], weights[0].shape[1])
+    return torch.lstm(x, (start, start), weights, True, 1, 0.0, True, False, False)[0]
+
+
 def cases() -> dict[str, tuple[Function, Function, Function, list[torch.Tensor]]]:
     """By name: nvdsl.torch's, torch's, nvdsl's own without a gradient, and the arguments."""
     x, w, b, rows, g, h = _leaf(64, 64), _leaf(64, 64), _leaf(64), _leaf(256, 1024), _leaf(1024), _leaf(1024)
     labels, heads = torch.zeros(256, dtype=torch.int64, device="cuda"), [_leaf(1, 64, 2, 64) for _ in range(3)]
-    size = (1024,)
+    size, inputs = (1024,), _leaf(4, 16, 128)
+    layers = [_leaf(128, 128) for _ in range(4)]
+    gates = [_leaf(*shape) for shape in ((512, 128), (512, 128), (512,), (512,))]
     return {
         "linear": (nt.linear, F.linear, lambda x, w, b: nv.matmul(x, w.T, bias=b), [x, w, b]),
         "matmul": (nt.matmul, torch.matmul, nv.matmul, [x, w]),
@@ -56,6 +69,11 @@ def cases() -> dict[str, tuple[Function, Function, Function, list[torch.Tensor]]
         "cross_entropy": (nt.cross_entropy, F.cross_entropy, nv.cross_entropy, [rows, labels]),
         "attention": (
             lambda *a: nt.attention(*a, causal=True), _heads, lambda *a: nv.attention(*a, causal=True), heads),
+        "mlp": (
+            lambda x, *w: nt.mlp(x, w), _layers, lambda x, *w: nv.mlp(x, w, activation="relu"),
+            [_leaf(64, 128), *layers]),
+        "lstm": (
+            lambda x, *w: nt.lstm(x, w)[0], _lstm, lambda x, *w: nv.lstm(x, w)[0], [inputs, *gates]),
     }  # fmt: skip
 
 
