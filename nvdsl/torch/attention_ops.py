@@ -85,13 +85,13 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.set_materialize_grads(False)  # else torch makes zeros for the logarithms, which nobody uses
 
 
-def _backward(ctx: Any, dout: Tensor, dlse: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, dout: Tensor, *rest: Any) -> tuple[Any, ...]:
     of_bias = ctx.needs_input_grad[3]
     dq, dk, dv, dbias = attention_heads_backward(dout, *ctx.saved_tensors, *ctx.options, of_bias)
     return dq, dk, dv, dbias if of_bias else None, *[None] * 7
 
 
-gradient(attention_heads, _backward, _keep, _alone)
+gradient(attention_heads, _backward, _keep, _alone, public=1)
 
 
 @of_tensors

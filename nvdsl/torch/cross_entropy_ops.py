@@ -39,9 +39,7 @@ def _alone(
     return loss, None
 
 
-@operator(
-    f"(Tensor dloss, Tensor x, Tensor labels, Tensor lse, {_OPTIONS}) -> Tensor", lambda dloss, x, *rest: like(x)
-)
+@operator(f"(Tensor dloss, Tensor x, Tensor labels, Tensor lse, {_OPTIONS}) -> Tensor", lambda dloss, x, *rest: like(x))
 def cross_entropy_rows_backward(
     dloss: Tensor, x: Tensor, labels: Tensor, lse: Tensor, ignore_index: int, label_smoothing: float, z_loss: float,
     reduction: str,
@@ -59,11 +57,11 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.set_materialize_grads(False)  # else torch makes zeros for lse, which nobody uses
 
 
-def _backward(ctx: Any, dloss: Tensor, dlse: Tensor) -> tuple[Any, ...]:
+def _backward(ctx: Any, dloss: Tensor, *rest: Any) -> tuple[Any, ...]:
     return cross_entropy_rows_backward(dloss, *ctx.saved_tensors, *ctx.options), *[None] * 5
 
 
-gradient(cross_entropy_rows, _backward, _keep, _alone)
+gradient(cross_entropy_rows, _backward, _keep, _alone, public=1)
 
 
 @of_tensors

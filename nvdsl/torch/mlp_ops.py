@@ -9,22 +9,22 @@ import torch
 
 import nvdsl as nv
 from nvdsl.torch.operators import Tensor, autocast, gradient, like, of_tensors, operator
-from nvdsl.torch.product_ops import matrix_product
+from nvdsl.torch.product_ops import linear_product, matrix_product
 
 F, aten = torch.nn.functional, torch.ops.aten
-ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
-    "relu": (torch.relu, lambda dy, x: torch.where(x > 0, dy, 0)),
-    "gelu": (F.gelu, lambda dy, x: aten.gelu_backward(dy, x)),
+ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
+    "relu": (torch.relu, lambda dy, x, y: aten.threshold_backward(dy, y, 0)),
+    "gelu": (F.gelu, lambda dy, x, y: aten.gelu_backward(dy, x)),
     "gelu_tanh": (
         lambda x: F.gelu(x, approximate="tanh"),
-        lambda dy, x: aten.gelu_backward(dy, x, approximate="tanh"),
+        lambda dy, x, y: aten.gelu_backward(dy, x, approximate="tanh"),
     ),
-    "silu": (F.silu, lambda dy, x: aten.silu_backward(dy, x)),
-    "sigmoid": (torch.sigmoid, lambda dy, x: aten.sigmoid_backward(dy, torch.sigmoid(x))),
-    "tanh": (torch.tanh, lambda dy, x: aten.tanh_backward(dy, torch.tanh(x))),
-    "": (lambda x: x, lambda dy, x: dy),
+    "silu": (F.silu, lambda dy, x, y: aten.silu_backward(dy, x)),
+    "sigmoid": (torch.sigmoid, lambda dy, x, y: aten.sigmoid_backward(dy, y)),
+    "tanh": (torch.tanh, lambda dy, x, y: aten.tanh_backward(dy, y)),
+    "": (lambda x: x, lambda dy, x, y: dy),
 }
-"""Of each name the function, and its gradient from dy and x."""
+"""Of each name the function, and its gradient from dy, x and y."""
 
 
 @operator(
@@ -51,22 +51,20 @@ def _backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     x, *rest = ctx.saved_tensors
     weights, biases = rest[: ctx.layers], rest[ctx.layers :]
     names = [ctx.activations[0]] * (ctx.layers - 1) + [ctx.activations[1]]
-    h, inputs, sums = x.reshape(-1, x.shape[-1]), [], []
+    values, sums = [x if x.dim() == 2 else x.reshape(-1, x.shape[-1])], []
     for i, name in enumerate(names):
-        inputs.append(h)
-        total = matrix_product(h, weights[i].mT).float()
-        sums.append(total + biases[i].float() if biases else total)
-        h = ACTIVATIONS[name][0](sums[-1]).to(x.dtype)
-    slope = dy.reshape(h.shape)
+        sums.append(linear_product(values[-1], weights[i], biases[i] if biases else None))
+        values.append(ACTIVATIONS[name][0](sums[-1]))
+    slope = dy if dy.dim() == 2 else dy.reshape(values[0].shape)
     dweights: list[Tensor] = []
     dbiases: list[Tensor] = []
     for i in reversed(range(ctx.layers)):
-        inner = ACTIVATIONS[names[i]][1](slope.float(), sums[i])
-        dbiases = [inner.sum(0).to(biases[i].dtype), *dbiases] if biases else []
-        inner = inner.to(x.dtype)
-        dweights = [matrix_product(inner.mT, inputs[i]), *dweights]
+        inner = ACTIVATIONS[names[i]][1](slope, sums[i], values[i + 1])
+        if biases:
+            dbiases.insert(0, inner.sum(0, dtype=biases[i].dtype))
+        dweights.insert(0, matrix_product(inner.mT, values[i]))
         slope = matrix_product(inner, weights[i])
-    return slope.reshape(x.shape), dweights, dbiases, None, None
+    return slope if x.dim() == 2 else slope.reshape(x.shape), dweights, dbiases, None, None
 
 
 gradient(mlp_layers, _backward, _keep)

@@ -41,17 +41,17 @@ def _norm(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """``saved``: mean and rstd are asked for."""
     x, weight, bias = rows(x), _side_by_side(weight), _side_by_side(bias)
-    asked: dict[str, Any] = {"rstd": saved}
+    total: bool | None = None
     if residual is not None:
-        asked |= {"residual": rows(residual), "residual_out": True}
+        residual, total = rows(residual), True
     if centered:
-        found = nv.layer_norm(x, weight, bias, eps, mean=saved, **asked)
+        found = nv.layer_norm(x, weight, bias, eps, residual=residual, residual_out=total, mean=saved, rstd=saved)
     else:
-        found = nv.rms_norm(x, weight, eps, bias=bias, **asked)
-    y, *more = found if found.__class__ is tuple else (found,)
-    total = None if residual is None else more.pop(0)
-    rstd = more.pop() if saved else None
-    return y, total, more.pop() if more else None, rstd
+        found = nv.rms_norm(x, weight, eps, bias=bias, residual=residual, residual_out=total, rstd=saved)
+    if found.__class__ is not tuple:
+        return found, None, None, None
+    y, *more = found
+    return y, more.pop(0) if total else None, more[0] if saved and centered else None, more[-1] if saved else None
 
 
 def _slopes(dy: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor, ...]:
@@ -71,14 +71,16 @@ def norm_rows_backward(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The gradients of RMSNorm where there is no ``mean``."""
     dy, x, weight = rows(dy), rows(x), _side_by_side(weight)
-    options: dict[str, Any] = {"dresidual": None if dresidual is None else rows(dresidual)}
-    options |= {"dweight": for_weight, "dbias": for_bias}
+    dresidual = None if dresidual is None else rows(dresidual)
     if mean is None:
-        found = nv.rms_norm_backward(dy, x, rstd, weight, **options)
+        found = nv.rms_norm_backward(dy, x, rstd, weight, dresidual=dresidual, dweight=for_weight, dbias=for_bias)
     else:
-        found = nv.layer_norm_backward(dy, x, mean, rstd, weight, **options)
-    dx, *sums = found if for_weight or for_bias else (found,)
-    return dx, sums.pop(0) if for_weight else None, sums.pop(0) if for_bias else None
+        found = nv.layer_norm_backward(
+            dy, x, mean, rstd, weight, dresidual=dresidual, dweight=for_weight, dbias=for_bias
+        )
+    if found.__class__ is not tuple:
+        return found, None, None
+    return found[0], found[1] if for_weight else None, found[-1] if for_bias else None
 
 
 def _side_by_side(row: Tensor | None) -> Tensor | None:
@@ -89,25 +91,32 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     x, weight, bias, residual, _, centered = inputs
     _, total, mean, rstd = output
     ctx.save_for_backward(x if residual is None else total, mean if centered else None, rstd, weight)
-    ctx.kinds = [None if given is None else given.dtype for given in (x, residual, bias)]
+    ctx.kinds = None if residual is None else (x.dtype, residual.dtype)
+    ctx.kind_bias = None if bias is None else bias.dtype
     ctx.set_materialize_grads(False)  # else torch makes zeros for the results that nobody uses
 
 
 def _backward(ctx: Any, dy: Tensor | None, dtotal: Tensor | None, *rest: Any) -> tuple[Any, ...]:
     h, mean, rstd, weight = ctx.saved_tensors
+    wanted, kinds, kind_bias = ctx.needs_input_grad, ctx.kinds, ctx.kind_bias
+    for_weight, for_bias = weight is not None and wanted[1], kind_bias is not None and wanted[2]
     if dy is None:  # only the sum is used
-        dy = torch.zeros_like(h, dtype=ctx.kinds[0])
-    kind, kind_residual, kind_bias = ctx.kinds
-    wanted = weight is not None and ctx.needs_input_grad[1], kind_bias is not None and ctx.needs_input_grad[2]
-    beyond = None if kind_residual is None else dtotal
-    dh, dweight, dbias = norm_rows_backward(dy, h, mean, rstd, weight, beyond, *wanted)
-    return (
-        dh.to(kind), dweight if wanted[0] else None, dbias.to(kind_bias) if wanted[1] else None,
-        None if kind_residual is None else dh.to(kind_residual), None, None,
-    )  # fmt: skip
+        dy = torch.zeros_like(h, dtype=kinds[0])
+    beyond = None if kinds is None else dtotal
+    dh, dweight, dbias = norm_rows_backward(dy, h, mean, rstd, weight, beyond, for_weight, for_bias)
+    if for_bias:
+        dbias = _of(dbias, kind_bias)
+    sums = dweight if for_weight else None, dbias if for_bias else None
+    if kinds is None:
+        return dh, *sums, None, None, None
+    return _of(dh, kinds[0]), *sums, _of(dh, kinds[1]), None, None
 
 
-gradient(norm_rows, _backward, _keep, _alone)
+def _of(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x if x.dtype is dtype else x.to(dtype)
+
+
+gradient(norm_rows, _backward, _keep, _alone, public=2)
 
 
 @of_tensors
@@ -149,7 +158,7 @@ def add_layer_norm(
     eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor]:
     """``layer_norm(input + residual)`` over the last axis, and the sum, of the type of ``residual``; in one kernel."""
-    y, total, _, _ = norm_rows(input, weight, bias, residual, eps, True)
+    y, total = norm_rows(input, weight, bias, residual, eps, True)[:2]
     return y, total
 
 
@@ -158,7 +167,7 @@ def add_rms_norm(
     input: Tensor, residual: Tensor, weight: Tensor | None = None, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
     """``rms_norm(input + residual)`` over the last axis, and the sum, of the type of ``residual``; in one kernel."""
-    y, total, _, _ = norm_rows(input, weight, None, residual, eps, False)
+    y, total = norm_rows(input, weight, None, residual, eps, False)[:2]
     return y, total
 
 

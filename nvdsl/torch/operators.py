@@ -29,45 +29,82 @@ _NUMBERS = type(None), bool, int, float, str
 class Operator:
     """An op, to be called. Who looks at ops sees one: torch.compile, traces, modes, subclasses of tensors. Elsewhere a
     call is an `autograd.Function`, since the dispatcher's Python takes longer than nvdsl's, and where nothing is kept
-    for a gradient the function itself. `torch.func.grad` and its like refuse ops that have a gradient (torch 2.13), and
-    take a Function of another form, but for lists, in which that looks for no tensors."""
+    for a gradient the function itself; both give the first ``public`` results alone. `torch.func.grad` and its like
+    refuse ops that have a gradient (torch 2.13), and take a Function of another form, but for lists, in which that
+    looks for no tensors."""
 
-    def __init__(self, op: Any, function: Callable[..., Any]) -> None:
-        self.op, self._of_all, self._alone = op, function, function
+    def __init__(self, op: Any, function: Callable[..., Any], lists: bool) -> None:
+        self.op, self._function, self._alone, self._lists = op, function, function, lists
         self._set_gradient(_no_gradient, _keep_nothing)
 
     def __call__(self, *arguments: Any) -> Any:
         if not torch.compiler.is_compiling() and not torch._C._is_tracing():
             if torch._C._are_functorch_transforms_active():
-                if not any(isinstance(x, list) for x in arguments):
+                if not self._lists:
                     return self._transformed.apply(*arguments)
             elif torch._C._len_torch_dispatch_stack() == 0:
                 wants = _wants_gradient(arguments)
-                if wants is False or wants is not None and not torch.is_grad_enabled():
-                    return self._alone(*arguments)
-                if wants and not any(isinstance(x, list) for x in arguments):  # a Function looks for no tensors there
-                    return self._apply(*arguments)
+                if wants is not None:
+                    if forward_ad._current_level >= 0:
+                        raise _forward_mode(self._function)
+                    if not wants or not torch.is_grad_enabled():
+                        return self._alone(*arguments)
+                    return self._apply(*_flat(arguments)) if self._lists else self._apply(*arguments)
         return self.op(*arguments)
 
-    def with_gradient(self, backward: Callable[..., Any], keep: Callable[..., None], alone: Any = None) -> None:
+    def with_gradient(
+        self, backward: Callable[..., Any], keep: Callable[..., None], alone: Any = None, public: int | None = None
+    ) -> None:
         self.op.register_autograd(backward, setup_context=keep)
-        self._set_gradient(backward, keep)
-        self._alone = self._of_all if alone is None else _reverse_alone(alone)
+        self._set_gradient(backward, keep, public)
+        self._alone = self._function if alone is None else alone
 
-    def _set_gradient(self, backward: Callable[..., Any], keep: Callable[..., None]) -> None:
+    def _set_gradient(self, backward: Callable[..., Any], keep: Callable[..., None], public: int | None = None) -> None:
+        function = self._function
+
         def forward(ctx: Any, *arguments: Any) -> Any:
-            output = self._of_all(*arguments)
+            output = function(*arguments)
             keep(ctx, arguments, output)
-            return output
+            return output if public is None else output[:public]
 
-        name = self._of_all.__name__
-        eager: Any = _function(name, forward=forward, backward=backward)
+        def forward_flat(ctx: Any, lengths: tuple[int, ...], *flat: Any) -> Any:  # a Function looks into no lists
+            ctx.lengths = lengths
+            return forward(ctx, *_lists(lengths, flat))
+
+        def backward_flat(ctx: Any, *slopes: Any) -> Any:
+            found: list[Any] = [None]
+            for slope, length in zip(backward(ctx, *slopes), ctx.lengths, strict=True):
+                found += [slope] if length < 0 else slope or [None] * length
+            return tuple(found)
+
+        name = function.__name__
+        methods = (forward_flat, backward_flat) if self._lists else (forward, backward)
+        eager: Any = _function(name, forward=methods[0], backward=methods[1])
         base: Any = super(torch.autograd.Function, eager)
         self._apply = base.apply  # without Function's own look for what `__call__` has looked for
         self._transformed = _function(
             name, forward=lambda *arguments: self.op(*arguments), setup_context=keep, backward=backward
         )
         self._transformed.generate_vmap_rule = True
+
+
+def _flat(arguments: Sequence[Any]) -> list[Any]:
+    """How long each list is, -1 where there is none, and what all of them have, one after the other."""
+    flat: list[Any] = [tuple([len(x) if x.__class__ is list else -1 for x in arguments])]
+    for x in arguments:
+        if x.__class__ is list:
+            flat += x
+        else:
+            flat.append(x)
+    return flat
+
+
+def _lists(lengths: Sequence[int], flat: Sequence[Any]) -> Iterator[Any]:
+    """The arguments that `_flat` was given."""
+    start = 0
+    for length in lengths:
+        yield flat[start] if length < 0 else list(flat[start : start + length])
+        start += 1 if length < 0 else length
 
 
 def _wants_gradient(arguments: Sequence[Any]) -> bool | None:
@@ -107,37 +144,36 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
     which the op has as `nothing`. In forward mode it raises NotImplementedError."""
 
     def decorate(function: Callable[..., Any]) -> Operator:
-        eager = _reverse_alone(function)
-
         @functools.wraps(function)
         def of_tensors(*arguments: Any) -> Any:
-            found = eager(*arguments)
+            if forward_ad._current_level >= 0:
+                raise _forward_mode(function)
+            found = function(*arguments)
             if found.__class__ is not tuple:
                 return found
             return tuple([arguments[0].new_empty(0) if x is None else x for x in found])
 
         op = torch.library.custom_op(f"nvdsl::{function.__name__}", of_tensors, mutates_args=(), schema=schema)
         op.register_fake(fake)
-        return Operator(op, eager)
+        return Operator(op, function, "[]" in schema.split("->")[0])
 
     return decorate
 
 
-def _reverse_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def reverse_alone(*arguments: Any) -> Any:
-        if forward_ad._current_level >= 0:  # torch would take the derivative of such an op for zero
-            name = f"nvdsl::{function.__name__}"
-            raise NotImplementedError(f"{name} in forward mode (torch.func.jvp): it has gradients alone")
-        return function(*arguments)
-
-    return reverse_alone
+def _forward_mode(function: Callable[..., Any]) -> NotImplementedError:
+    """torch would take the derivative of such an op for zero."""
+    name = f"nvdsl::{function.__name__}"
+    return NotImplementedError(f"{name} in forward mode (torch.func.jvp): it has gradients alone")
 
 
-def gradient(op: Operator, backward: Callable[..., Any], keep: Callable[..., None], alone: Any = None) -> None:
+def gradient(
+    op: Operator, backward: Callable[..., Any], keep: Callable[..., None], alone: Any = None, public: int | None = None
+) -> None:
     """Give an op its gradient. ``keep(ctx, inputs, output)`` saves what ``backward(ctx, *gradients)`` needs. ``alone``:
-    the op's function where nothing is saved; it gives None for what only the gradient needs."""
-    op.with_gradient(backward, keep, alone)
+    the op's function where nothing is saved; it gives None for what only the gradient needs. ``public``: of the op's
+    results so many are for its callers, who look at no others; None: all. ``backward`` may get the gradients of these
+    alone, and with lists among the arguments there is no ``ctx.needs_input_grad``."""
+    op.with_gradient(backward, keep, alone, public)
 
 
 def of_tensors(function: Callable[P, R]) -> Callable[P, R]:

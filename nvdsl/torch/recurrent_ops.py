@@ -14,7 +14,7 @@ from nvdsl.torch.operators import Tensor, autocast, gradient, like, of_tensors, 
 
 _GIVEN = "Tensor x, Tensor[] weights, Tensor? h, Tensor? c, bool bidirectional, bool batch_first, bool save"
 _SLOPES = (
-    "Tensor dy, Tensor dh, Tensor dc, Tensor x, Tensor[] weights, Tensor? h, Tensor? c, Tensor[] saved, bool"
+    "Tensor dy, Tensor? dh, Tensor? dc, Tensor x, Tensor[] weights, Tensor? h, Tensor? c, Tensor[] saved, bool"
     " bidirectional, bool batch_first"
 )
 
@@ -61,9 +61,7 @@ def lstm_layers(
 ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:  # fmt: skip
     """y, h_n, c_n, and what the gradient needs but for y."""
     state = None if h is c is None else (h, c)
-    y, ends, *saved = nv.lstm(
-        x, list(weights), state, bidirectional=bidirectional, batch_first=batch_first, save=save
-    )
+    y, ends, *saved = nv.lstm(x, list(weights), state, bidirectional=bidirectional, batch_first=batch_first, save=save)
     return y, *ends, list(saved[0][:-1]) if save else []
 
 
@@ -72,8 +70,8 @@ def lstm_layers(
     lambda dy, dh, dc, x, w, h, c, saved, two, first: _slopes(LSTM(), x, w, two, first),
 )
 def lstm_layers_backward(
-    dy: Tensor, dh: Tensor, dc: Tensor, x: Tensor, weights: Sequence[Tensor], h: Tensor | None, c: Tensor | None,
-    saved: Sequence[Tensor], bidirectional: bool, batch_first: bool,
+    dy: Tensor, dh: Tensor | None, dc: Tensor | None, x: Tensor, weights: Sequence[Tensor], h: Tensor | None,
+    c: Tensor | None, saved: Sequence[Tensor], bidirectional: bool, batch_first: bool,
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:  # fmt: skip
     state = None if h is c is None else (h, c)
     dx, dweights, dstate = nv.lstm_backward(
@@ -101,8 +99,8 @@ def gru_layers(
     lambda dy, dh, dc, x, w, h, c, saved, two, first: _slopes(GRU(), x, w, two, first),
 )
 def gru_layers_backward(
-    dy: Tensor, dh: Tensor, dc: Tensor, x: Tensor, weights: Sequence[Tensor], h: Tensor | None, c: Tensor | None,
-    saved: Sequence[Tensor], bidirectional: bool, batch_first: bool,
+    dy: Tensor, dh: Tensor | None, dc: Tensor | None, x: Tensor, weights: Sequence[Tensor], h: Tensor | None,
+    c: Tensor | None, saved: Sequence[Tensor], bidirectional: bool, batch_first: bool,
 ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:  # fmt: skip
     dx, dweights, dstart = nv.gru_backward(
         dy, dh, x, list(weights), h, list(saved), bidirectional=bidirectional, batch_first=batch_first
@@ -115,23 +113,30 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
     y, *_, saved = output
     if not save:
         raise RuntimeError("lstm_layers and gru_layers have a gradient only with save=True")
-    ctx.options, ctx.counts, ctx.has = (bidirectional, batch_first), (len(weights), len(saved)), (h, c)
+    ctx.options, ctx.counts = (bidirectional, batch_first), (len(weights), len(saved))
     ctx.has = h is not None, c is not None
     ctx.save_for_backward(x, *weights, *saved, y, *(state for state in (h, c) if state is not None))
+    ctx.set_materialize_grads(False)  # else torch makes zeros for the states that nobody uses
 
 
-def _backward(op: Any, ctx: Any, dy: Tensor, dh: Tensor, dc: Tensor, dsaved: Any) -> tuple[Any, ...]:
-    x, *rest = ctx.saved_tensors
+def _backward(
+    op: Any, ctx: Any, dy: Tensor | None, dh: Tensor | None, dc: Tensor | None, *rest: Any
+) -> tuple[Any, ...]:
+    x, *kept = ctx.saved_tensors
     weights, saved = ctx.counts
-    given = iter(rest[weights + saved + 1 :])
-    h, c = (next(given) if there else None for there in ctx.has)
-    kept = [*rest[weights : weights + saved], rest[weights + saved]]
-    dx, dweights, dh_0, dc_0 = op(dy, dh, dc, x, rest[:weights], h, c, kept, *ctx.options)
+    y, *given = kept[weights + saved :]
+    h = given[0] if ctx.has[0] else None
+    c = given[-1] if ctx.has[1] else None
+    if dy is None:  # only a state is used
+        dy = torch.zeros_like(y)
+    dx, dweights, dh_0, dc_0 = op(
+        dy, dh, dc, x, kept[:weights], h, c, [*kept[weights : weights + saved], y], *ctx.options
+    )
     return dx, dweights, dh_0 if ctx.has[0] else None, dc_0 if ctx.has[1] else None, None, None, None
 
 
-gradient(lstm_layers, lambda ctx, *slopes: _backward(lstm_layers_backward, ctx, *slopes), _keep)
-gradient(gru_layers, lambda ctx, *slopes: _backward(gru_layers_backward, ctx, *slopes), _keep)
+gradient(lstm_layers, lambda ctx, *slopes: _backward(lstm_layers_backward, ctx, *slopes), _keep, public=3)
+gradient(gru_layers, lambda ctx, *slopes: _backward(gru_layers_backward, ctx, *slopes), _keep, public=3)
 
 
 def _save(x: Tensor, *others: Any) -> bool:
@@ -158,7 +163,7 @@ def lstm(
     input, *weights = autocast(input, *weights)
     h, c = (None, None) if state is None else _pair(state)
     save = _save(input, *weights, h, c)
-    y, h_n, c_n, _ = lstm_layers(input, list(weights), h, c, bidirectional, batch_first, save)
+    y, h_n, c_n = lstm_layers(input, list(weights), h, c, bidirectional, batch_first, save)[:3]
     return y, (h_n, c_n)
 
 
@@ -175,8 +180,7 @@ def gru(
     ``y, h_n``."""
     input, *weights = autocast(input, *weights)
     if state is not None:
-        state, = autocast(state)
-    y, h_n, _, _ = gru_layers(input, list(weights), state, None, bidirectional, batch_first, _save(
-        input, *weights, state
-    ))  # fmt: skip
+        (state,) = autocast(state)
+    save = _save(input, *weights, state)
+    y, h_n = gru_layers(input, list(weights), state, None, bidirectional, batch_first, save)[:2]
     return y, h_n
