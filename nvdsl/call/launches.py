@@ -93,8 +93,8 @@ class Launches:
                 values = (*values[:place], address, *values[place + 1 :])
             else:
                 changed = list(values)
-                for each, one in zip(place, address, strict=True):  # type: ignore[arg-type]
-                    changed[each] = one
+                for i, each in enumerate(place):  # type: ignore[arg-type]
+                    changed[each] = address[i]
                 values = tuple(changed)
         known.launcher(values + numbers if numbers else values, stream)
         return made

@@ -1,14 +1,14 @@
 """What a finished kernel's public function does when a call comes again: it finds its launch by the call's signature.
 
-    _calls = Repeated("x out mean", outputs="out mean")
+_calls = Repeated("x out mean", outputs="out mean")
 
-    def norm(x, out=None, *, eps=1e-5, mean=None, stream=None, target=None):
-        arrays, numbers = (x, out, mean), (float(eps),)
-        found = _calls.again(arrays, target, stream, numbers)
-        if found is not None:
-            return found
-        ...                                                      # describe and check the arguments
-        _calls.run(kernel, (x, y, means, eps), {"config": config}, arrays, target, stream, target, apart)
+def norm(x, out=None, *, eps=1e-5, mean=None, stream=None, target=None):
+    arrays, numbers = (x, out, mean), (float(eps),)
+    found = _calls.again(arrays, target, stream, numbers)
+    if found is not None:
+        return found
+    ...                                                      # describe and check the arguments
+    _calls.run(kernel, (x, y, means, eps), {"config": config}, arrays, target, stream, target, apart)
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class Repeated:
         out = arrays[self._first]
         if len(arrays) <= self._second:
             return made if out is None else out
-        new = iter(made if made.__class__ is tuple else (made,))
+        if made.__class__ is tuple:  # all that it returns
+            return made
+        new = iter(made if made.__class__ is list else (made,))
         found = [next(new) if out is None else out]
         for place in self._outputs[1:]:
             array = arrays[place] if place < len(arrays) else None
@@ -107,15 +109,15 @@ class Repeated:
             for out, other, same in apart
             if not (out.is_new or other.is_new)
         ]
-        more = self._made(new)
+        more = self._made(new, len(new) == sum(self._places[x.name] in self._outputs for x in seen))
         if self._settled:
             more["numbers"] = tuple([x for x in given if isinstance(x, int | float)])
         launch = kernel.repeatable(call, executable, order=order, disjoint=pairs, **more)
         if launch is not None:
             self._launches.keep(arrays, rest, launch)
 
-    def _made(self, new: Sequence[Argument]) -> dict[str, Any]:
-        """How a repeated call makes its new arrays."""
+    def _made(self, new: Sequence[Argument], whole: bool) -> dict[str, Any]:
+        """How a repeated call makes its new arrays; as a tuple where they are the ``whole`` result, else as a list."""
         if not new:
             return {}
         makers, places = [x.maker() for x in new], tuple(self._places[x.name] for x in new)
@@ -123,8 +125,12 @@ class Repeated:
             return {"make": makers[0], "place": places[0]}
 
         def make() -> tuple[Any, Any]:
-            arrays, addresses = zip(*[maker() for maker in makers], strict=True)
-            return arrays, addresses
+            arrays, addresses = [], []
+            for maker in makers:
+                array, address = maker()
+                arrays.append(array)
+                addresses.append(address)
+            return tuple(arrays) if whole else arrays, addresses
 
         return {"make": make, "place": places}
 
