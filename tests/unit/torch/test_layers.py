@@ -200,12 +200,23 @@ def test_recurrent_layers(kind, two):
     close(found, expected)
     for one, other in zip(ends if kind == "LSTM" else [ends], state if kind == "LSTM" else [state], strict=True):
         close(one, other)
-    for one, other in zip(
-        slopes(found, (given, *half)), slopes(expected, (x, *module._flat_weights)), strict=True
-    ):
+    for one, other in zip(slopes(found, (given, *half)), slopes(expected, (x, *module._flat_weights)), strict=True):
         close(one, other, 4e-2)
     with torch.no_grad():
         close(getattr(nt, kind.lower())(given, half, bidirectional=two)[0], expected)
+
+
+@pytest.mark.parametrize("kind", sample(["lstm", "gru"], 1))
+def test_lists_of_weights_take_no_dispatcher_and_the_state_may_be_all_that_is_used(kind, monkeypatch):
+    x, weights = some(3, 2, 16, scale=0.5), _weights(16, 16, 4 if kind == "lstm" else 3)
+    y, ends = getattr(nt, kind)(x, weights)
+    expected = slopes(y[-1], (x, *weights))
+    for op in (f"{kind}_layers", f"{kind}_layers_backward"):
+        monkeypatch.setattr(getattr(recurrent_ops, op), "op", None)
+    _, ends = getattr(nt, kind)(x, weights)
+    found = slopes(ends[0][0] if kind == "lstm" else ends[0], (x, *weights))
+    for one, other in zip(found, expected, strict=True):
+        close(one, other)
 
 
 def test_a_part_of_a_state_or_a_bias_may_be_missing():
