@@ -68,7 +68,8 @@ class Executable:
         self._devices = devices
         self._functions: dict[int, list[Any]] = {}
         self.restores = any(isinstance(step, gpu.Fill) and step.restored for step in steps) and not any(
-            launch.kernel.watch for launch in launches  # what ends before its time leaves no zeros
+            launch.kernel.watch
+            for launch in launches  # what ends before its time leaves no zeros
         )
         self._sync = is_on("NVDSL_SYNC")
 
@@ -131,21 +132,21 @@ class Executable:
             return None
         return Launcher(self, self._devices.get(places[0].device), places[0], more, order, offsets, disjoint, numbers)
 
-    def run_on(self, device: Device, handle: int, kept: int | None = None, zeros: int | None = None) -> Run:
+    def run_on(
+        self, device: Device, handle: int, kept: int | None = None, zeros: int | None = None, settled: object = None
+    ) -> Run:
         """What the steps of a call on a stream share. The first one on a device loads the kernels: its context is
         current then. ``kept``: the address of memory for the arrays of the host function's own; ``zeros``: of such as
-        is zero before and after each call."""
+        is zero before and after each call. ``settled``: see `Run`."""
         functions = self._functions.get(device.ordinal)
         loaded = self._load(device) if functions is None else functions
-        return Run(device.cuda, handle, loaded, self._sync, kept, zeros)
+        return Run(device.cuda, handle, loaded, self._sync, kept, zeros, settled)
 
     def memory(self, settled: Frame) -> int:
         """Bytes of the arrays of the host function's own, of a plain executable."""
         return sum(padded(size(settled)) for size in self._taken)
 
-    def _call(
-        self, frame: Frame, device: Device, handle: int, host: Sequence[Member], ordered: bool
-    ) -> None:
+    def _call(self, frame: Frame, device: Device, handle: int, host: Sequence[Member], ordered: bool) -> None:
         run = frame[RUN] = self.run_on(device, handle)
         if host or not ordered:
             self._stage(frame, run, host, ordered)

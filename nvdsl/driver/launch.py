@@ -47,18 +47,21 @@ class Parameter:
 
     ``bits`` gives the value's bit pattern, of which the driver reads the parameter's size (little endian);
     None for a device pointer that is written as it is. ``is_map``: the slot holds an ``EncodedMap``, whose
-    128 bytes the driver reads from its own address."""
+    128 bytes the driver reads from its own address. ``settled``: the shapes of a call's arrays decide it."""
 
-    __slots__ = ("bits", "is_map", "slot")
+    __slots__ = ("bits", "is_map", "settled", "slot")
 
-    def __init__(self, slot: int, bits: Callable[[Any], int] | None = None, is_map: bool = False) -> None:
-        self.slot, self.bits, self.is_map = slot, bits, is_map
+    def __init__(
+        self, slot: int, bits: Callable[[Any], int] | None = None, is_map: bool = False, settled: bool = False
+    ) -> None:
+        self.slot, self.bits, self.is_map, self.settled = slot, bits, is_map, settled
 
 
 class _Record:
-    """Parameter memory and launch configuration for one launch at a time."""
+    """Parameter memory and launch configuration for one launch at a time. ``settled``: that of the run whose settled
+    parameters it has."""
 
-    __slots__ = ("_memory", "address", "config", "maps", "shape", "stream", "words")
+    __slots__ = ("_memory", "address", "config", "maps", "settled", "shape", "stream", "words")
 
     def __init__(self, parameters: int) -> None:
         # void* of each parameter, then 8 bytes for each value
@@ -71,6 +74,7 @@ class _Record:
         self.maps: list[Any] = []  # kept while the record points to them
         self.shape: Shape = ()
         self.stream = -1
+        self.settled: object = None
 
 
 class Recorded:
@@ -113,7 +117,10 @@ class Launch:
         numbered = list(enumerate(parameters))
         self._maps = [(i, p.slot) for i, p in numbered if p.is_map]
         self._pointers = [(self._count + i, p.slot) for i, p in numbered if not p.is_map and p.bits is None]
-        self._patterns = [(self._count + i, p.slot, p.bits) for i, p in numbered if p.bits is not None]
+        patterns = [(p.settled, (self._count + i, p.slot, p.bits)) for i, p in numbered if p.bits is not None]
+        self._settled, self._patterns = (
+            [each for settled, each in patterns if settled is way] for way in (True, False)
+        )
         self._pool: list[_Record] = []
         if known is not None:
             self._check(known)
@@ -183,6 +190,10 @@ class Launch:
             words[i] = frame[slot]
         for i, slot, bits in self._patterns:
             words[i] = bits(frame[slot])
+        if run.settled is None or record.settled is not run.settled:
+            for i, slot, bits in self._settled:
+                words[i] = bits(frame[slot])
+            record.settled = run.settled
 
     def _watched(self, run: Run, record: _Record, watch: Watch) -> None:
         """Launch in debug mode: alone, and until it ends. Raises WatchdogError."""

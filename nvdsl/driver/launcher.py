@@ -67,7 +67,7 @@ class Launcher:
         places = [scalar.index for scalar in self._scalars if scalar.dtype.is_float]
         order = range(given) if order is None else order
         self._floats = [order[i] for i in places if order[i] <= max(order) - len(numbers)]  # among a call's own values
-        self._run = device.within(executable.run_on, device, 0)
+        self._run = device.within(self._on, 0)
         self._recorded: dict[Hashable, Sequence[Recorded]] = {}  # by stream and values; (): seen once
 
     def __call__(self, values: tuple[Any, ...], stream: Stream | None = None) -> None:
@@ -118,10 +118,10 @@ class Launcher:
         if memory is not None:  # each of the runs has all of it
             address = memory.reserve(self._memory, self._cuda, handle)
             zeros = memory.zeros(self._cuda, handle) if executable.restores else None
-            runs = [executable.run_on(self._device, handle, address, zeros) for _ in self._offsets]
+            runs = [self._on(handle, address, zeros) for _ in self._offsets]
         else:
             if run.stream != handle:
-                run = self._run = executable.run_on(self._device, handle)
+                run = self._run = self._on(handle)
             runs = [run for _ in self._offsets]
         frames = [self._frame(run, arguments, offsets) for run, offsets in zip(runs, self._offsets, strict=True)]
         if key in self._recorded:
@@ -135,9 +135,12 @@ class Launcher:
 
     def _run_alone(self, handle: int, values: tuple[Any, ...]) -> None:
         """Run with memory of the call's own."""
-        run, arguments = self._executable.run_on(self._device, handle), self._arguments(values)
+        run, arguments = self._on(handle), self._arguments(values)
         for offsets in self._offsets:
             self._executable.execute(self._frame(run, arguments, offsets), run, settled=True)
+
+    def _on(self, handle: int, kept: int | None = None, zeros: int | None = None) -> Run:
+        return self._executable.run_on(self._device, handle, kept, zeros, self._rest)
 
     def _arguments(self, values: tuple[Any, ...]) -> Sequence[Any]:
         """The executable's, of a call's values."""

@@ -14,14 +14,27 @@ from nvdsl.errors import Where
 class Run:
     """One call of an executable: the driver, the stream, the loaded kernels, and the memory taken so far. ``kept``: the
     address of memory that its arrays come from, one after the other. ``zeros``: the address of `ZEROS` bytes that are
-    zero before and after each call of the stream. ``restored``: addresses, bytes and lines of what ends as zeros."""
+    zero before and after each call of the stream. ``restored``: addresses, bytes and lines of what ends as zeros.
+    ``settled``: the very same object in all runs of which the shapes of arrays are the same; None: of no others."""
 
-    __slots__ = ("_allocations", "_kept", "_left", "_zeros", "cuda", "functions", "restored", "stream", "sync")
+    __slots__ = (
+        "_allocations",
+        "_kept",
+        "_left",
+        "_zeros",
+        "cuda",
+        "functions",
+        "restored",
+        "settled",
+        "stream",
+        "sync",
+    )
 
     def __init__(
         self, cuda: Cuda, stream: int, functions: Sequence[Any], sync: bool, kept: int | None = None,
-        zeros: int | None = None,
+        zeros: int | None = None, settled: object = None,
     ) -> None:  # fmt: skip
+        self.settled = settled
         self._zeros, self._left = zeros, ZEROS
         self.restored: list[tuple[int, int, Where | None]] = []
         self.cuda, self.stream, self.functions, self.sync = cuda, stream, functions, sync

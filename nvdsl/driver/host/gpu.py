@@ -226,7 +226,7 @@ def _parameter(builder: Builder, op: Any, slot: int, value: Any) -> Parameter:
         return Parameter(slot, bits=_base(value.type, builder.layouts[slot]))
     if name not in ELEMENTS:
         raise unsupported(op, f"with an argument of type {name}")
-    return Parameter(slot, bits=bit_pattern(ELEMENTS[name]))
+    return Parameter(slot, bits=bit_pattern(ELEMENTS[name]), settled=builder.settled([slot]))
 
 
 def _base(memref_type: Any, layout: Layout) -> Callable[[int], int] | None:
