@@ -55,6 +55,7 @@ class Dependencies:
         self._found: State = ()
         self._names: list[str] = []
         self._states: dict[State, int] = {}
+        self._places: set[Hashable] = set()  # of these states
         self._changes = 0
         with _lock:  # another thread may go through them
             _all.add(self)
@@ -85,8 +86,10 @@ class Dependencies:
             after = dict(self._read(constants))
             changed = {(x, before[x]): (x, after[x]) for x in before.keys() & after.keys() if before[x] != after[x]}
             if changed:
+                places = {place for place, _ in changed}
                 for one in list(_all):
-                    one._follow(changed, one is self)
+                    if one is self or not places.isdisjoint(one._places):  # a process has thousands
+                        one._follow(changed, one is self)
             self._keep(state)
 
     def _follow(self, changed: Mapping[Any, Any], read: bool) -> None:
@@ -113,14 +116,17 @@ class Dependencies:
     def _keep(self, state: int) -> None:
         self._states.pop(self._found, None)
         self._states[self._found] = self.state = state
+        self._places.update([place for place, _ in self._found])
         self.guard = self._next  # after the state: who sees the guard sees the state
         self._bound()
 
     def _bound(self) -> None:
-        while len(self._states) > MOST:
-            dropped = self._states.pop(next(iter(self._states)))
-            if dropped not in self._states.values():
-                self.forget(dropped)
+        if len(self._states) <= MOST:
+            return
+        dropped = self._states.pop(next(iter(self._states)))
+        self._places = {place for found in self._states for place, _ in found}
+        if dropped not in self._states.values():
+            self.forget(dropped)
 
     def _count(self, before: State, names: list[str]) -> None:
         self._changes += 1
