@@ -12,7 +12,7 @@ import nvdsl.lower.compiler
 import nvdsl.schedule
 import nvdsl.sim.build
 import nvdsl.tune.tuner
-import nvdsl.verify  # noqa: F401
+import nvdsl.verify.checks  # noqa: F401
 from nvdsl.call.module import context
 
 context()

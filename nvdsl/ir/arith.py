@@ -46,8 +46,12 @@ class Integer:
     def is_defined(self, x: Number, y: Number, bits: int) -> bool:
         """Whether all operands of ``bits`` bits, read as the operation reads them, have a result."""
         if self.kind == "division":
-            return not np.any((y == 0) | overflows(x, y, bits) if self.signed else y == 0)
-        return self.kind != "shift" or not np.any(is_too_far(y, bits))
+            return _is_nowhere((y == 0) | overflows(x, y, bits) if self.signed else y == 0)
+        return self.kind != "shift" or _is_nowhere(is_too_far(y, bits))
+
+
+def _is_nowhere(found: Any) -> bool:
+    return not (found.any() if isinstance(found, np.ndarray) else found)
 
 
 def overflows(x: Number, y: Number, bits: int) -> Number:

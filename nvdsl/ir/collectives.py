@@ -42,6 +42,10 @@ _INLINE = {"mma": ALIGNED["nvvm.mma.sync"], "barrier_any": ("barrier.red.aligned
 """The same of nvdsl's inline PTX, by its name (`nvdsl.ops.ptx`)."""
 
 
+MAYBE_ALIGNED = frozenset((*ALIGNED, "llvm.inline_asm"))
+"""Ops of which `aligned` says something."""
+
+
 def aligned(op: Any) -> tuple[str, int] | None:
     """What `ALIGNED` says of an op, and of inline PTX; None for what threads execute alone. (Inline wgmma is looked at
     with the other wgmmas.)"""

@@ -22,18 +22,19 @@ Found = dict[tuple[Any, str], bool]
 """What was found of the values of a module."""
 
 
+def is_of_i32(op: Any) -> bool:
+    """Whether ``op`` is a sum or a product of i32, which `is_place` and `is_stored_wide` are asked about."""
+    return op.name in SIGNS and str(op.results[0].type) == "i32"
+
+
 def is_place(op: Any, found: Found) -> bool:
-    """Whether the sum or product that ``op`` makes of i32 is meant as a place."""
-    return _is_of_i32(op) and _leads(op.results[0], "place", found)
+    """Whether the result is meant as a place."""
+    return _leads(op.results[0], "place", found)
 
 
 def is_stored_wide(op: Any, found: Found) -> bool:
-    """Whether the sum or product that ``op`` makes of i32 is stored in 64 bits."""
-    return _is_of_i32(op) and _leads(op.results[0], "stored", found)
-
-
-def _is_of_i32(op: Any) -> bool:
-    return op.name in SIGNS and str(op.results[0].type) == "i32"
+    """Whether the result is stored in 64 bits."""
+    return _leads(op.results[0], "stored", found)
 
 
 def _leads(value: Any, to: str, found: Found) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvdsl.ir.walk import identity, walk
+from nvdsl.ir.walk import identity, terminator, walk
 from nvdsl.mlir import ir
 
 _COMPUTING = ("arith.", "math.", "index.", "gpu.", "nvvm.shfl", "nvvm.vote", "nvvm.redux", "nvvm.read.ptx.sreg")
 _HANDING_ON = ("scf.yield", "scf.condition")
+_QUIET = (*_COMPUTING, *_HANDING_ON)
 _TIMERS = ("clock", "timer")
 
 
@@ -24,13 +25,13 @@ def acting(loop: Any) -> frozenset[int]:
     what it reads and writes. The others it only computes."""
     roots = [_condition(loop)]
     for op in walk(loop):
-        if op != loop and (op.name == "gpu.printf" or not op.name.startswith((*_COMPUTING, *_HANDING_ON))):
+        if (op.name == "gpu.printf" or not op.name.startswith(_QUIET)) and op != loop:
             roots += list(op.operands)
     return _made_of(loop, roots)[0]
 
 
 def _condition(loop: Any) -> Any:
-    return list(loop.regions[0].blocks[0].operations)[-1].operands[0]
+    return terminator(loop.regions[0].blocks[0]).operands[0]
 
 
 def _made_of(loop: Any, values: list[Any]) -> tuple[frozenset[int], bool]:
@@ -64,14 +65,14 @@ def is_endless(loop: Any) -> bool:
     if numbers is None:
         return False
     before, after = (region.blocks[0] for region in loop.regions)
-    passed, yielded = list(list(before.operations)[-1].operands)[1:], list(list(after.operations)[-1].operands)
+    passed, yielded = list(terminator(before).operands)[1:], list(terminator(after).operands)
     kept = {identity(after.arguments[i]): identity(value) for i, value in enumerate(passed)}
     return all(kept.get(identity(yielded[i])) == identity(before.arguments[i]) for i in numbers)
 
 
 def _handed_over(op: Any, number: int, is_argument: bool) -> list[Any]:
     """What becomes an argument of a block in ``op``, or a result of it."""
-    ends = [list(list(block.operations)[-1].operands) for region in op.regions for block in region.blocks]
+    ends = [list(terminator(block).operands) for region in op.regions for block in region.blocks]
     if op.name == "scf.if":
         return [op.operands[0], *(operands[number] for operands in ends)]
     if op.name == "scf.while":  # its condition hands on all but the first operand

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from nvdsl.mlir import ir
@@ -76,17 +76,19 @@ def defining(value: Any) -> Any | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
-def identity(value: Any) -> int:
-    """A key for a value. (Traced values overload ``==``, so that they can't be keys themselves.)"""
-    return ir.Value.__hash__(value)
+identity: Callable[[Any], int] = ir.Value.__hash__
+"""A key for a value. (Traced values overload ``==``, so that they can't be keys themselves.)"""
 
 
 def yielded(region: Any) -> list[Any]:
     """What the terminator of ``region`` hands on; [] for an `else` that isn't there."""
-    if not len(region.blocks):
-        return []
-    operations = region.blocks[0].operations
-    return list(operations[len(operations) - 1].operation.operands)
+    return list(terminator(region.blocks[0]).operands) if len(region.blocks) else []
+
+
+def terminator(block: Any) -> Any:
+    """The last operation of a block, in a tenth of the time that a list of all takes."""
+    operations = block.operations
+    return operations[len(operations) - 1].operation
 
 
 def constant(value: Any) -> int | None:

@@ -107,7 +107,8 @@ class Decoder:
         return self._slots.get(identity(value))
 
     def operands(self, op: Any) -> list[int]:
-        return [self._slots[identity(value)] for value in op.operands]
+        slots = self._slots
+        return [slots[identity(value)] for value in op.operands]
 
     def named(self, op: Any, *names: str) -> list[Any]:
         """The slots of the operands that the dialect calls so: None for one that is not there, a list for a group."""
@@ -121,9 +122,9 @@ class Decoder:
 
     def define(self, value: Any, constant: Any = None) -> int:
         """A slot for a result or a block argument."""
+        slot = self._slots[identity(value)] = len(self.template)
         self.template.append(constant)
-        self._slots[identity(value)] = len(self.template) - 1
-        return len(self.template) - 1
+        return slot
 
     def result(self, op: Any) -> int:
         return self.define(op.results[0])
@@ -145,17 +146,17 @@ class Decoder:
         return Body(steps), terminator
 
     def decode(self, op: Any) -> Any:
-        handler = HANDLERS.get(op.name)
+        name = op.name
+        handler = HANDLERS.get(name)
         if handler is None:
             raise unknown(op)
         try:
             step = handler(self, op)
         except ValueError as error:
             raise unknown(op, str(error)) from error
-        instruction = collectives.aligned(op)
-        if instruction is not None:
+        if name in collectives.MAYBE_ALIGNED and (instruction := collectives.aligned(op)) is not None:
             step = aligned(instruction[0], where(op), step)
-        if self.fragments and op.name not in _REGIONS:
+        if self.fragments and name not in _REGIONS:
             return self._guarded(self, op, step)
         return step
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from nvdsl.errors import SimError, Where
 from nvdsl.ir.operands import integers, string
-from nvdsl.ir.walk import defining, identity
+from nvdsl.ir.walk import defining, identity, yielded
 from nvdsl.mlir import ir
 from nvdsl.mlir.dialects import llvm
 from nvdsl.sim import matrix, shadow
@@ -228,7 +228,7 @@ class Values:
 def _yielded(op: Any, result: Any) -> list[Any]:
     """What the branches of an ``scf.if`` yield as one of its results."""
     number = ir.OpResult(result).result_number
-    return [list(region.blocks[0].operations)[-1].operands[number] for region in op.regions]
+    return [yielded(region)[number] for region in op.regions]
 
 
 _MOST_STEPS = 150

@@ -45,7 +45,7 @@ class Element:
 
 
 _elements: dict[Any, Element] = {}
-"""By text; and by the classes of MLIR's types of which each has one type."""
+"""By text; by the classes of MLIR's types of which each has one type; integers by their width."""
 
 _CLASSES = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type, ir.IndexType)
 _SHAPED = (ir.VectorType, ir.MemRefType)
@@ -58,10 +58,11 @@ def element(type: Any) -> Element:
         return found
     if isinstance(type, _SHAPED):
         return element(type.element_type)
-    name = f"i{type.width}" if isinstance(type, ir.IntegerType) and type.is_signless else str(type)
-    found = _elements.get(name)
+    signless = isinstance(type, ir.IntegerType) and type.is_signless
+    key = type.width if signless else str(type)
+    found = _elements.get(key)
     if found is None:
-        found = _elements[name] = _element(name)
+        found = _elements[key] = _element(f"i{key}" if signless else key)
     if isinstance(type, _CLASSES):
         _elements[type.__class__] = found
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from nvdsl.errors import VerifyError
-from nvdsl.ir.indices import SIGNS, Found, is_place
+from nvdsl.ir.indices import SIGNS, Found, is_of_i32, is_place
 from nvdsl.ir.linear import linear
 from nvdsl.ir.location import where
 from nvdsl.ir.ranges import largest
@@ -21,7 +21,7 @@ def check(program: Program) -> None:
     places: Found = {}
     for kernel in program.kernels:
         for op, most in _beyond(kernel):
-            if is_place(op, places):
+            if is_of_i32(op) and is_place(op, places):
                 raise VerifyError(
                     f"a sum or product of ids is {most:,} in the last thread, beyond i32",
                     where=where(op),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nvdsl.ir.arith import FLOATS, INTEGERS, OF_LLVM, Binary, Integer, comparison, float_comparison
-from nvdsl.ir.indices import is_place, is_stored_wide
+from nvdsl.ir.indices import SIGNS, is_place, is_stored_wide
 from nvdsl.ir.location import where
 from nvdsl.ir.operands import constant_value, integer
 from nvdsl.ir.walk import defining
@@ -124,9 +124,12 @@ def _integer_handler(entry: Integer) -> Any:
         if entry.kind and not is_vector and e.bits > 1 and not _is_safe(op, entry, e):
             a, b = d.operands(op)
             return _checked(op, entry, e, d.result(op), a, b, f)
-        if is_stored_wide(op, d.places):
-            return wrapped.checked(d, op, f, "is stored in 64 bits")
-        return wrapped.checked(d, op, f) if is_place(op, d.places) else binary(d, op, f)
+        if e.bits == 32 and not is_vector and op.name in SIGNS:
+            if is_stored_wide(op, d.places):
+                return wrapped.checked(d, op, f, "is stored in 64 bits")
+            if is_place(op, d.places):
+                return wrapped.checked(d, op, f)
+        return binary(d, op, f)
 
     return handler
 
@@ -225,13 +228,13 @@ def _constant(d: Decoder, op: Any) -> None:
 def constant(attribute: Any, type: Any) -> Any:
     """The value of a constant attribute for a result of ``type``."""
     e = element(type)
-    if isinstance(attribute, ir.DenseElementsAttr):
-        return _dense(attribute, e, ir.VectorType(type).shape)
+    if isinstance(attribute, ir.IntegerAttr):
+        return wrap(attribute.value, e.bits)
     if isinstance(attribute, ir.BoolAttr):
         return attribute.value
     if isinstance(attribute, ir.FloatAttr):
         return e.dtype.type(attribute.value)
-    return wrap(ir.IntegerAttr(attribute).value, e.bits)
+    return _dense(attribute, e, ir.VectorType(type).shape)
 
 
 def _dense(attribute: Any, e: Element, shape: Any) -> Any:

@@ -56,14 +56,18 @@ def _nothing(type: Any) -> None:
 
 def _maker(type: Any, number: Callable[[Any], Any]) -> Any:
     """``number``: what a register begins with, by its type."""
-    if count := re.match(r"!llvm\.array<(\d+) x vector<", str(type)):  # the rows of a vector
+    text = str(type)
+    if count := re.match(r"!llvm\.array<(\d+) x vector<", text):  # the rows of a vector
         return lambda: Struct([None] * int(count[1]))
-    if not str(type).startswith("!llvm.struct"):
-        return lambda: number(type)
+    if not text.startswith("!llvm.struct"):
+        value = number(type)
+        return lambda: value
     from nvdsl.mlir.dialects import llvm
 
-    parts = [_maker(part, number) for part in llvm.StructType(type).body]
-    return lambda: Struct([part() for part in parts])
+    parts = list(llvm.StructType(type).body)
+    makers = {part: _maker(part, number) for part in set(parts)}
+    each = [makers[part] for part in parts]
+    return lambda: Struct([make() for make in each])
 
 
 @op("llvm.insertvalue")
