@@ -228,6 +228,12 @@ def test_blocks_that_share_a_gated_operand_load_whole_rows_of_the_swizzle():
         cooperative.matmul(a, b, out, config=shared, blocks=4, b_major="k", epilogue_op=op)
 
 
+@pytest.mark.parametrize("sizes", [(16, 2048, 8192), (64, 128, 4352), (512, 1024, 65536)])
+def test_a_gated_product_of_few_tiles_and_a_long_k_sums_all_of_it(sizes):
+    op = tile_ops.Gated(silu)
+    assert gated.choose(Shape(*sizes, nv.bf16, nv.bf16, nv.f32, 1, "k", "k"), op, 132).parts == 1
+
+
 CHOSEN = [(name, bias, rows) for bias in (False, True) for rows in (8192, 100) for name in GATES]
 
 

@@ -33,11 +33,12 @@ SPARE = 100
 
 
 def choose(shape: Shape, op: Gated, blocks: int) -> Config:
-    """The configuration of the fewest cycles. ``shape.n``: columns of B."""
+    """The configuration of the fewest cycles, of those that sum all of K: parts of it are added up one sum at a time,
+    without the other half's. ``shape.n``: columns of B."""
     fit = [
         config for config in legal(shape.dtype, shape.out, shape.acc, False, shape.a_major, shape.b_major)
         if config.schedule in ("cooperative", "pingpong") and config.along == "m" and not config.swap_ab
-        and fits(config, shape, op)
+        and config.parts == 1 and fits(config, shape, op)
     ]  # fmt: skip
     return min(fit, key=lambda config: cycles(config, shape, blocks))
 
