@@ -49,7 +49,8 @@ OPS = {
         cross_entropy_ops.cross_entropy_rows, (some(4, 9), torch.tensor([1, 2, -100, 8]), -100, 0.1, 0.0, "mean")),
     "losses": lambda: (
         cross_entropy_ops.cross_entropy_rows, (some(2, 2, 9), torch.tensor([[1, 2], [-1, 8]]), -1, 0.0, 0.1, "none")),
-    "product": lambda: (product_ops.matrix_product, (some(2, 3, 8), some(8, 4))),
+    "product": lambda: (  # f64: how the operands of a product of f32 lie says whether it takes tf32
+        product_ops.matrix_product, (some(2, 3, 8, dtype=torch.float64), some(8, 4, dtype=torch.float64))),
     "product of bytes": lambda: (
         product_ops.matrix_product, (torch.ones(3, 16, dtype=torch.int8), torch.ones(16, 4, dtype=torch.int8))),
     "layer": lambda: (product_ops.linear_product, (some(2, 3, 8), some(4, 8), some(4))),
