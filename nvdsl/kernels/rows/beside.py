@@ -11,7 +11,7 @@ from typing import Any
 
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
-from nvdsl.kernels.rows.config import RowsConfig
+from nvdsl.kernels.rows.config import LINE, RowsConfig
 from nvdsl.kernels.rows.row import Row
 from nvdsl.kernels.rows.staged import joined, widened
 
@@ -21,14 +21,10 @@ _SHARED_BY_BLOCKS = 96 * 1024
 """Bytes of L1 beside what blocks have of rows in shared memory, or about so many."""
 
 
-def _size(cols: Any, config: RowsConfig) -> Any:
-    """Elements of a copy."""
-    return nv.cdiv(cols, config.wide) * config.wide + config.wide
-
-
-def _wrapped(col: Any, config: RowsConfig) -> Any:
-    """The column that stands where ``col`` is, before the first one perhaps."""
-    return nv.where(col < 0, col + config.part, col) if config.wrapped else col
+def _size(config: RowsConfig) -> int:
+    """Elements of a copy: of all that a row's accesses may reach, from `LINE` before its first column on. Whole lines,
+    as L1 reads what lies across two of them four times as slowly."""
+    return config.cluster * config.part + 2 * LINE
 
 
 def access_to_copies(cols: int, dtypes: Sequence[nv.DType], config: RowsConfig) -> int:
@@ -49,11 +45,11 @@ def _each(dtype: nv.DType, config: RowsConfig, size: int) -> int:
 
 def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[nv.Array | None]:
     """In a host function: of each array the copies, one behind the other. Number s has element i of the array at
-    ``i + s * config.grain``. The kernel behind it may begin at once."""
+    ``LINE + i + s * config.grain``, and 0 before and behind. The kernel behind it may begin at once."""
     given = [x for x in arrays if x is not None]
     counts = [nv.cdiv(_each(x.dtype, config, config.copies), config.grain) for x in given]
     cols = given[0].shape[0]
-    size = _size(cols, config)
+    size = _size(config)
     outs = [nv.empty((count * size,), x.dtype) for x, count in zip(given, counts, strict=True)]
 
     @nv.kernel(grid=(nv.cdiv(size, _THREADS * config.wide), max(counts), len(given)), block=_THREADS)
@@ -64,7 +60,9 @@ def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[nv.Arr
             if nv.block_id.z == number and nv.block_id.y < counts[number] and first < size:
                 values = []
                 for i in range(config.wide):
-                    col, value = _wrapped(first + i - nv.block_id.y * config.grain, config), x.dtype(0)
+                    col, value = first + i - LINE - nv.block_id.y * config.grain, x.dtype(0)
+                    if config.wrapped:
+                        col = nv.where(col < 0, col + config.part, col)
                     if (col >= 0) & (col < cols):
                         value = x[col]
                     values.append(value)
@@ -90,11 +88,10 @@ class Beside:
         size = nv.cdiv(config.wide, self.wide) * max(self.wide * array.dtype.bytes, 4)  # of registers
         self.ahead = min(config.ahead // size, config.steps)
         self.loaded: dict[int, list[Any]] = {}
-        self.shift, self.start, self.last = nv.i32(0), nv.i32(0), row.cols - self.wide
+        self.start: Any = nv.i32(0)  # where the copy that fits the row has what belongs to its first column
         if config.copies:
-            self.shift = row.before % self.wide
-            self.start = self.shift // config.grain * _size(row.cols, config)
-            self.last = _size(row.cols, config) - self.wide
+            shift = row.before % self.wide
+            self.start = nv.index(LINE + shift + shift // config.grain * _size(config))
 
     def begin(self) -> None:
         """Load what the first accesses take."""
@@ -102,16 +99,17 @@ class Beside:
             self.loaded[step] = self._load(step)
 
     def _load(self, step: int) -> list[Any]:
-        """Beyond the row its last elements, or its first ones, which nobody uses: a branch would keep loads behind it.
-        """
+        """Beyond the row other elements, which nobody uses: a branch would keep loads behind it."""
         row, found = self.row, []
         for i in range(0, row.config.wide, self.wide):
-            col = row.column(step) + self.shift + i
-            col = _wrapped(col, row.config) if step == 0 else col
-            if not row.full(step):
-                col = nv.min(col, self.last)
+            col = row.place(step) + i
+            if row.config.copies:
+                col = self.start + col
+            elif not row.full(step):
+                if step == 0 and row.config.wrapped:
+                    col = nv.where(col < 0, col + row.config.part, col)
+                col = nv.min(col, row.cols - self.wide)
                 col = nv.max(col, 0) if row.config.frame else col
-            col = col + self.start
             found.append(self.array.vector(col, self.wide) if self.wide > 1 else nv.vector([self.array[col]]))
         return found
 

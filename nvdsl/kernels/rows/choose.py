@@ -11,6 +11,7 @@ from nvdsl.kernels.rows.config import (
     ALONE,
     BESIDE,
     COPY_BYTES,
+    LINE,
     MOST_BLOCKS,
     MOST_LANES,
     SHARED_BYTES,
@@ -133,7 +134,8 @@ def choose(
     alone = lanes == 32 and arrays == 1 and written and (passes == 2 or beside > 0 and passes == 3)
     config = shared_by(cols, RowsConfig(wide, lanes, cluster, 0, 0, alone=alone, grain=grain))
     if framed and (shared or wide > grain):
-        config = framed_by(cols, config, itemsize, multiple, wraps=not shared)
+        most = ALIGNMENT if beside and not shared else LINE  # a weight's copies lie at lines then, where L1 has them
+        config = framed_by(cols, config, itemsize, multiple, most, wraps=not shared)
     same = (smallest or itemsize) == itemsize and (framed or grain == widest)  # accesses of 16 bytes from one on
     later = written and same
     if not shared:

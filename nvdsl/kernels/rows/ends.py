@@ -142,9 +142,8 @@ class Kept:
         """By all threads."""
         row, grain = self.row, self.row.config.grain
         nv.sync_warp()
-        for i, end in enumerate((nv.i32(0), row.end)):
-            edge = Edge.at(row, end)
-            if row.exists & edge.mine & row.has(edge.column):
+        for i, edge in enumerate(Edge.of(row, [nv.i32(0), row.end])):
+            if edge.mine:
                 at = self.first + i * self.wide + edge.piece * grain
                 values = self.memory.vector(at, grain) if grain > 1 else nv.vector([self.memory[at]])
                 row.store_access(y, edge.column, values)

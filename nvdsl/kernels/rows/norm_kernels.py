@@ -100,7 +100,7 @@ def _moments(
     the rounding of the mean left over, which f32 elements show (``exact``), comes out of the same pass. Otherwise the
     blocks of a cluster merge their warps' moments, and wait for each other once.
     """
-    share = 1.0 / nv.f32(row.cols)
+    share = nv.math.rcp_approx(nv.f32(row.cols))
     if not centered:
         (squares,) = row.sum(lambda total, step: nv.math.fma(given(step), given(step), total), meanwhile=meanwhile)
         return given, nv.math.rsqrt(squares * share + nv.f32(eps)), 0.0

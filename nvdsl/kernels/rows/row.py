@@ -67,9 +67,16 @@ class Row:
         """The first column of access number ``step``: before the row, perhaps, where ``config.frame`` is given."""
         return self.first + step * self.config.width
 
+    def place(self, step: int) -> nv.Int:
+        """The same as an index of 64 bits: addresses are one of the thread's and a constant of the access then. In a
+        loop over rows such a place would take registers that sums need."""
+        if self.config.slots > 1:
+            return self.column(step)
+        return nv.index(self.first) + step * self.config.width
+
     def at(self, step: int) -> tuple[nv.Int, nv.Int]:
         """Where access number ``step`` begins in a matrix."""
-        return self.index, self.column(step)
+        return self.index, self.place(step)
 
     def full(self, step: int) -> bool:
         """Whether it is known that the row has all elements of the access, in each thread."""
@@ -193,12 +200,12 @@ class Row:
         """Those of one access. ``kept``: where those of one in part wait, instead of being stored piece by piece."""
         values = values.to(y.dtype)
         if self.everyone(step):
-            self.store_access(y, self.column(step), values)
+            self.store_access(y, self.place(step), values)
         elif self.config.wide * y.dtype.bytes < ALIGNMENT:  # of many small ones the predicates take registers
             if self.exists and self.whole(step):
-                self.store_access(y, self.column(step), values)
+                self.store_access(y, self.place(step), values)
         else:
-            self.store_access(y, self.column(step), values, self.exists & self.whole(step))
+            self.store_access(y, self.place(step), values, self.exists & self.whole(step))
         if not self.config.ragged or self.full(step):
             return
         if kept is not None:

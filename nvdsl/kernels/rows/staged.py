@@ -77,32 +77,43 @@ def joined(pieces: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True)
 class Edge:
-    """Of an access that a row has a part of: the piece that this lane takes, ``grain`` elements from ``column`` on.
-    ``mine``: whether it takes one, with the other lanes of the warp whose thread has the access. ``piece``: its
-    number."""
+    """Of accesses that a row has a part of: the piece that this lane takes, ``grain`` elements from ``column`` on.
+    ``mine``: whether it takes one, with other lanes of the warp whose thread has the access. ``piece``: its number,
+    which goes on from one access to the next."""
 
     column: Any
     mine: Any
     piece: Any
 
     @staticmethod
-    def at(row: Row, end: Any) -> Edge:
-        """``end``: a column at which the row begins, or that is behind its last one."""
-        config, wide = row.config, row.config.wide
-        lane, behind = lane_of(config), (end + row.before) % wide
+    def of(row: Row, ends: Sequence[Any]) -> list[Edge]:
+        """``ends``: columns at which the row begins, or that are behind its last one; the pieces of as many of them at
+        once as a warp has lanes for."""
+        each = row.config.wide // row.config.grain
+        several = max(min(row.config.lanes, 32) // each, 1)
+        return [Edge._at(row, ends[i : i + several], each) for i in range(0, len(ends), several)]
+
+    @staticmethod
+    def _at(row: Row, ends: Sequence[Any], each: int) -> Edge:
+        config, wide, lane = row.config, row.config.wide, lane_of(row.config)
+        piece = lane % 32 if config.lanes > 32 else lane
+        end = ends[0]
+        for number, other in enumerate(ends[1:], 1):
+            end = nv.where(piece < number * each, end, other)
+        behind = (end + row.before) % wide
         first = end - behind
-        lanes = min(config.lanes, 32)
-        owner = (first - row.origin) // wide % config.lanes
-        piece, each = lane % lanes, wide // config.grain
-        mine = (behind != 0) & (first >= row.origin) & (piece < each)
+        mine = (behind != 0) & (piece < len(ends) * each)
+        if config.cluster > 1:
+            mine = mine & (first >= row.origin)
         if config.lanes > 32:
-            mine = mine & (owner // 32 == lane // 32)
-        return Edge(first + piece % each * config.grain, mine, piece % each)
+            mine = mine & ((first - row.origin) // wide % config.lanes // 32 == lane // 32)
+        column = first + piece % each * config.grain
+        return Edge(column, row.exists & mine & row.has(column), piece)
 
     def load(self, arrays: Sequence[nv.Array], row: Row, missing: float) -> list[Any]:
         grain = row.config.grain
         values = [nv.vector([missing] * grain, x.dtype) for x in arrays]
-        if row.exists & self.mine & row.has(self.column):
+        if self.mine:
             key = row.index, self.column
             values = [x.vector(key, grain) if grain > 1 else nv.vector([x[key]]) for x in arrays]
         return values
@@ -179,8 +190,7 @@ class Staged:
         """The accesses that a row may have a part of: the first one, and the last one where no copy fills it up."""
         if not self.config.ragged:
             return []
-        ends = [nv.i32(0)] if zeros else [nv.i32(0), row.end]
-        return [Edge.at(row, end) for end in ends]
+        return Edge.of(row, [nv.i32(0)] if zeros else [nv.i32(0), row.end])
 
     def _ends_group(self, step: int) -> bool:
         """Where rows end anywhere, the last accesses of all threads are one group."""
