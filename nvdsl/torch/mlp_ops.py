@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import nvdsl as nv
-from nvdsl.torch.operators import Tensor, autocast, gradient, like, of_tensors, operator
+from nvdsl.torch.operators import Tensor, autocast, gradient, like, of_tensors, operator, rows
 from nvdsl.torch.product_ops import linear_product, matrix_product
 
 F, aten = torch.nn.functional, torch.ops.aten
@@ -35,7 +35,7 @@ def mlp_layers(
     x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], activation: str, output_activation: str
 ) -> Tensor:
     return nv.mlp(
-        x, list(weights), list(biases) or None, activation=activation or None,
+        rows(x), list(weights), list(biases) or None, activation=activation or None,
         output_activation=output_activation or None,
     )  # fmt: skip
 

@@ -188,6 +188,12 @@ def test_layers_of_one_width(activation):
         close(one, two, 4e-2)
 
 
+def test_layers_of_one_width_take_rows_that_lie_anywhere():
+    weights = [some(64, 64, scale=0.15)]
+    for x in (some(3, 2, 64).transpose(0, 1), some(3, 4, 64)[:, ::2], some(3, 64, 2).mT):
+        assert torch.equal(nt.mlp(x, weights), nt.mlp(x.contiguous(), weights))
+
+
 @pytest.mark.parametrize("kind", sample(["LSTM", "GRU"], 1))
 @pytest.mark.parametrize("two", sample([False, True], 1))
 def test_recurrent_layers(kind, two):
