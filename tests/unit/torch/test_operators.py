@@ -37,6 +37,11 @@ def weights(n, dtype=torch.float32):
     return some(n, dtype=dtype), some(n, dtype=dtype)
 
 
+def wide(*shapes):
+    """Of f64: how the operands of a product of f32 lie says whether it takes tf32, and those compared differ."""
+    return tuple(some(*shape, dtype=torch.float64) for shape in shapes)
+
+
 OPS = {
     "layer norm": lambda: (norm_ops.norm_rows, (some(3, 20), *weights(20), None, 1e-5, True)),
     "softmax": lambda: (softmax_ops.softmax_rows, (some(3, 5),)),
@@ -49,12 +54,11 @@ OPS = {
         cross_entropy_ops.cross_entropy_rows, (some(4, 9), torch.tensor([1, 2, -100, 8]), -100, 0.1, 0.0, "mean")),
     "losses": lambda: (
         cross_entropy_ops.cross_entropy_rows, (some(2, 2, 9), torch.tensor([[1, 2], [-1, 8]]), -1, 0.0, 0.1, "none")),
-    "product": lambda: (  # f64: how the operands of a product of f32 lie says whether it takes tf32
-        product_ops.matrix_product, (some(2, 3, 8, dtype=torch.float64), some(8, 4, dtype=torch.float64))),
+    "product": lambda: (product_ops.matrix_product, wide((2, 3, 8), (8, 4))),
     "product of bytes": lambda: (
         product_ops.matrix_product, (torch.ones(3, 16, dtype=torch.int8), torch.ones(16, 4, dtype=torch.int8))),
-    "layer": lambda: (product_ops.linear_product, (some(2, 3, 8), some(4, 8), some(4))),
-    "layer without bias": lambda: (product_ops.linear_product, (some(3, 8), some(4, 8), None)),
+    "layer": lambda: (product_ops.linear_product, wide((2, 3, 8), (4, 8), (4,))),
+    "layer without bias": lambda: (product_ops.linear_product, (*wide((3, 8), (4, 8)), None)),
 }  # fmt: skip
 
 
