@@ -68,8 +68,7 @@ class Executable:
         self._devices = devices
         self._functions: dict[int, list[Any]] = {}
         self.restores = any(isinstance(step, gpu.Fill) and step.restored for step in steps) and not any(
-            launch.kernel.watch
-            for launch in launches  # what ends before its time leaves no zeros
+            launch.kernel.watch for launch in launches  # what ends before its time leaves no zeros
         )
         self._sync = is_on("NVDSL_SYNC")
 

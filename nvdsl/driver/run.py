@@ -18,17 +18,8 @@ class Run:
     ``settled``: the very same object in all runs of which the shapes of arrays are the same; None: of no others."""
 
     __slots__ = (
-        "_allocations",
-        "_kept",
-        "_left",
-        "_zeros",
-        "cuda",
-        "functions",
-        "restored",
-        "settled",
-        "stream",
-        "sync",
-    )
+        "_allocations", "_kept", "_left", "_zeros", "cuda", "functions", "restored", "settled", "stream", "sync"
+    )  # fmt: skip
 
     def __init__(
         self, cuda: Cuda, stream: int, functions: Sequence[Any], sync: bool, kept: int | None = None,

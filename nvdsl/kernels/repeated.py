@@ -1,14 +1,14 @@
 """What a finished kernel's public function does when a call comes again: it finds its launch by the call's signature.
 
-_calls = Repeated("x out mean", outputs="out mean")
+    _calls = Repeated("x out mean", outputs="out mean")
 
-def norm(x, out=None, *, eps=1e-5, mean=None, stream=None, target=None):
-    arrays, numbers = (x, out, mean), (float(eps),)
-    found = _calls.again(arrays, target, stream, numbers)
-    if found is not None:
-        return found
-    ...                                                      # describe and check the arguments
-    _calls.run(kernel, (x, y, means, eps), {"config": config}, arrays, target, stream, target, apart)
+    def norm(x, out=None, *, eps=1e-5, mean=None, stream=None, target=None):
+        arrays, numbers = (x, out, mean), (float(eps),)
+        found = _calls.again(arrays, target, stream, numbers)
+        if found is not None:
+            return found
+        ...                                                      # describe and check the arguments
+        _calls.run(kernel, (x, y, means, eps), {"config": config}, arrays, target, stream, target, apart)
 """
 
 from __future__ import annotations
