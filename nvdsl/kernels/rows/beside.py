@@ -27,6 +27,11 @@ def _size(config: RowsConfig) -> int:
     return config.cluster * config.part + 2 * LINE
 
 
+def _wrapped(col: Any, config: RowsConfig) -> Any:
+    """The column that stands where ``col`` is, before the first one perhaps."""
+    return nv.where(col < 0, col + config.part, col) if config.wrapped else col
+
+
 def access_to_copies(cols: int, dtypes: Sequence[nv.DType], config: RowsConfig) -> int:
     """Bytes. There is a copy for each element of an access at which the row may begin: half as many of 16 bits where
     all of them don't stay in L1, but those would. f32 would take four accesses then."""
@@ -60,9 +65,7 @@ def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[nv.Arr
             if nv.block_id.z == number and nv.block_id.y < counts[number] and first < size:
                 values = []
                 for i in range(config.wide):
-                    col, value = first + i - LINE - nv.block_id.y * config.grain, x.dtype(0)
-                    if config.wrapped:
-                        col = nv.where(col < 0, col + config.part, col)
+                    col, value = _wrapped(first + i - LINE - nv.block_id.y * config.grain, config), x.dtype(0)
                     if (col >= 0) & (col < cols):
                         value = x[col]
                     values.append(value)
@@ -106,8 +109,7 @@ class Beside:
             if row.config.copies:
                 col = self.start + col
             elif not row.full(step):
-                if step == 0 and row.config.wrapped:
-                    col = nv.where(col < 0, col + row.config.part, col)
+                col = _wrapped(col, row.config) if step == 0 else col
                 col = nv.min(col, row.cols - self.wide)
                 col = nv.max(col, 0) if row.config.frame else col
             found.append(self.array.vector(col, self.wide) if self.wide > 1 else nv.vector([self.array[col]]))
