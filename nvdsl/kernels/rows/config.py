@@ -108,6 +108,11 @@ class RowsConfig:
         return REGISTERS_PER_SM // (self.threads * self.blocks_per_sm)
 
     @property
+    def residency(self) -> tuple[int, int]:
+        """Blocks of an SM, at least and at most: as many as fit without local memory."""
+        return 1, self.blocks_per_sm
+
+    @property
     def width(self) -> int:
         """Elements from one access of a thread to its next one."""
         return self.wide * self.lanes

@@ -43,7 +43,7 @@ def cross_entropy(
         _count(labels, counted, ignored)
 
     @nv.kernel(
-        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=(1, config.blocks_per_sm),
+        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.residency,
         programmatic=counted is not None,
     )  # fmt: skip
     def kernel() -> None:
@@ -102,7 +102,7 @@ def cross_entropy_backward(
         _count(labels, counted, ignored)
 
     @nv.kernel(
-        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=(1, config.blocks_per_sm),
+        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.residency,
         programmatic=mean,
     )  # fmt: skip
     def kernel() -> None:

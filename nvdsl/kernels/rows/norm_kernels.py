@@ -33,7 +33,7 @@ def norm(
     factors, summands = copies([weight, bias], config) if config.copies else [weight, bias]
 
     @nv.kernel(
-        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=(1, config.blocks_per_sm),
+        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.residency,
         programmatic=config.copies > 0,
     )  # fmt: skip
     def kernel() -> None:

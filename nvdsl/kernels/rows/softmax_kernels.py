@@ -11,9 +11,7 @@ from nvdsl.kernels.rows.row import Matrix, Row, grid
 def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
     """The greatest element is subtracted before the exponentials."""
 
-    @nv.kernel(
-        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=(1, config.blocks_per_sm)
-    )
+    @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.residency)
     def kernel() -> None:
         row = Row.of_group(x, config)
         (given,) = row.read(x, missing=float("-inf"))
@@ -25,9 +23,7 @@ def softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
 
 @nv.jit
 def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
-    @nv.kernel(
-        grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=(1, config.blocks_per_sm)
-    )
+    @nv.kernel(grid=grid(x, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.residency)
     def kernel() -> None:
         row = Row.of_group(x, config)
         (given,) = row.read(x, missing=float("-inf"))
@@ -41,9 +37,7 @@ def log_softmax(x: Matrix, y: Matrix, *, config: RowsConfig) -> None:
 def softmax_backward(dy: Matrix, y: Matrix, dx: Matrix, *, config: RowsConfig) -> None:
     """``dx = y * (dy - sum(dy * y))``"""
 
-    @nv.kernel(
-        grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=(1, config.blocks_per_sm)
-    )
+    @nv.kernel(grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.residency)
     def kernel() -> None:
         row = Row.of_group(y, config)
         gradient, result = row.read(dy, y)
@@ -57,9 +51,7 @@ def softmax_backward(dy: Matrix, y: Matrix, dx: Matrix, *, config: RowsConfig) -
 def log_softmax_backward(dy: Matrix, y: Matrix, dx: Matrix, *, config: RowsConfig) -> None:
     """``dx = dy - exp(y) * sum(dy)``"""
 
-    @nv.kernel(
-        grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=(1, config.blocks_per_sm)
-    )
+    @nv.kernel(grid=grid(y, config), block=config.threads, cluster=config.cluster, blocks_per_sm=config.residency)
     def kernel() -> None:
         row = Row.of_group(y, config)
         gradient, result = row.read(dy, y)
