@@ -79,10 +79,15 @@ def direct_store(out: Matrix, chosen: bool = True) -> bool | str:
 
 def check_config(config: Config, problem: GemmProblem, b_major: str = "mn", a_major: str = "k") -> None:
     """Raises ArgumentError for one that can't compute the problem. The majors: as in `Config.problems`."""
-    if reasons := _problems(config, problem, b_major, a_major):
+    refuse(config, f"a product of {problem.a.dtype.name}", _problems(config, problem, b_major, a_major))
+
+
+def refuse(config: Config, what: str, reasons: Sequence[str]) -> None:
+    """Raises ArgumentError where there are reasons against a configuration for something."""
+    if reasons:
         raise ArgumentError(
-            f"{config} for a product of {problem.a.dtype.name}: " + "; ".join(reasons),
-            fix="choose another configuration",
+            f"{config} for {what}: " + "; ".join(reasons),
+            fix="give a Config without that, or leave config= out: one that fits is chosen",
         )
 
 

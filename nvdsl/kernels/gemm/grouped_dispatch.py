@@ -21,7 +21,7 @@ from nvdsl.kernels.gemm import blockscaled, grouped, grouped_k, simple
 from nvdsl.kernels.gemm.binding import AXES, bind
 from nvdsl.kernels.gemm.bound_kernel import BoundKernel
 from nvdsl.kernels.gemm.config import Config
-from nvdsl.kernels.gemm.factors import readable
+from nvdsl.kernels.gemm.factors import readable, refuse
 from nvdsl.kernels.gemm.launch import resident_blocks, sms
 from nvdsl.kernels.gemm.model import Shape, cycles
 from nvdsl.kernels.gemm.problem import TMA_ALIGNMENT, GemmProblem, Matrix, blocks, fits_tma, repeated, types
@@ -260,10 +260,7 @@ def check_config(config: Config, shape: Shape, along_k: bool) -> None:
         reasons.append("swapped operands: the rows of a tile are a group's")
     if along_k and config.along == "n" and config.cols % 64:
         reasons.append(f"{config.cols} columns a consumer: groups along K divide tiles at multiples of 64 columns")
-    if reasons:
-        raise ArgumentError(
-            f"{config} for groups of {shape.dtype.name}: " + "; ".join(reasons), fix="choose another configuration"
-        )
+    refuse(config, f"groups of {shape.dtype.name}", reasons)
 
 
 def problem_of(given: dict[str, Matrix], groups: int, acc_dtype: nv.DType, out_dtype: nv.DType) -> GemmProblem:

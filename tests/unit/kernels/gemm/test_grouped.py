@@ -220,7 +220,7 @@ A, B = np.ones((20, 16), np.float16), np.ones((2, 16, 8), np.float16)
         (A[0], B, np.array([10, 20]), {}, "groups of rows"),
         (A, B, np.array([10, 20]), {"out": np.ones((2, 20, 8), np.float16)}, "out of shape"),
         (A, B, np.array([10, 20]), {"bias": np.ones((3, 8), np.float16)}, "one row for all groups"),
-        (A, B, np.array([10, 20]), {"config": Config(64, 64, consumers=1, schedule="splitk", split=2)}, "splitk"),
+        (A, B, np.array([10, 20]), {"config": Config(64, 64, consumers=1, schedule="splitk", split=2)}, "config= out"),
         (A.T.astype(np.float32), np.ones((20, 8), np.float32), np.array([10, 20]), {}, "convert both to f16"),
         (A.astype(np.float64), B.astype(np.float64), np.array([10, 20]), {}, "f64"),
     ],
