@@ -230,8 +230,10 @@ def write(
 ) -> None:  # fmt: skip
     """Store a tile's sums, which is ``at`` a batch, a row and a column: 16 bytes at a time where rows are long or
     aligned, else in pairs or one by one, as they lie. By all threads."""
-    given, most = (shared, out, at, acc_dtype, epilogue_op, operands), TMA_ALIGNMENT // out.dtype.bytes
     rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
+    # What follows from the thread is not kept beside a large tile's sums.
+    thread = opaque(nv.thread_id.x)[0] if rows == DOWN * PART else nv.thread_id.x
+    given, most = (shared, out, at, acc_dtype, epilogue_op, operands, thread), TMA_ALIGNMENT // out.dtype.bytes
     # An epilogue needs the registers; and short rows are ends for the most part.
     plain = epilogue_op is None and shared.dtype == out.dtype and out.dtype.bits in (16, 32) and _contiguous(out)
     long = plain and out.shape[2] >= LONG
@@ -239,7 +241,7 @@ def write(
         _write(*given, most)
     elif long:
         store_rows(
-            out, at, out.shape[1], (rows, cols), _of_row(out, cols, most), nv.thread_id.x, THREADS,
+            out, at, out.shape[1], (rows, cols), _of_row(out, cols, most), thread, THREADS,
             lambda r, c: shared.vector((r, c), most), lambda r, c: shared[r, c],
         )  # fmt: skip
     elif lie_at(PAIR, out):
@@ -250,14 +252,14 @@ def write(
 
 def _write(
     shared: nv.Tile, out: nv.Array, at: tuple[Any, Any, Any], acc_dtype: nv.DType, epilogue_op: EpilogueOp | None,
-    operands: Sequence[Any], each: int,
+    operands: Sequence[Any], thread: Any, each: int,
 ) -> None:  # fmt: skip
     (batch, row, col), (_, m, n) = at, out.shape
     rows, cols = shared.shape[0], shared.shape[1] - BESIDE_SUMS
     bits = _of_row(out, cols, each)
-    c = (nv.thread_id.x & ((1 << bits) - 1)) * each
+    c = (thread & ((1 << bits) - 1)) * each
     unroll = 4 if epilogue_op is None and each > PAIR else 2  # with more there are not enough registers
-    for r in nv.range(nv.thread_id.x >> bits, rows, THREADS >> bits, unroll=unroll):
+    for r in nv.range(thread >> bits, rows, THREADS >> bits, unroll=unroll):
         if (row + r < m) & (col + c < n):
             values = read_sums(shared, r, c, each)
             if epilogue_op is not None:
