@@ -154,10 +154,19 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
             return tuple([arguments[0].new_empty(0) if x is None else x for x in found])
 
         op = torch.library.custom_op(f"nvdsl::{function.__name__}", of_tensors, mutates_args=(), schema=schema)
-        op.register_fake(fake)
+        op.register_fake(functools.wraps(fake)(lambda *arguments: fake(*_of_one_kind(function, arguments))))
         return Operator(op, function, "[]" in schema.split("->")[0])
 
     return decorate
+
+
+def _of_one_kind(function: Callable[..., Any], arguments: Sequence[Any]) -> Sequence[Any]:
+    """The arguments. Raises ValueError where some tensors are meta and some are not: results would hold anything."""
+    tensors = [x for one in arguments for x in (one if isinstance(one, list | tuple) else [one])]
+    kinds = {x.device.type for x in tensors if isinstance(x, Tensor)}
+    if "meta" in kinds and len(kinds) > 1:
+        raise ValueError(f"nvdsl::{function.__name__}: tensors of {' and '.join(sorted(kinds))} in one call")
+    return arguments
 
 
 def _forward_mode(function: Callable[..., Any]) -> NotImplementedError:

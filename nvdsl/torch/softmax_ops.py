@@ -51,6 +51,7 @@ def log_softmax(input: Tensor, dim: int = -1) -> Tensor:
 
 def _along(op: Any, x: Tensor, dim: int) -> Tensor:
     if not x.numel():  # also where the axis has no elements, which `nvdsl.softmax` refuses
+        x.size(dim)  # raises where there is no such axis
         return x.clone()
     if not x.dim():
         return _along(op, x[None], dim)[0]

@@ -332,6 +332,19 @@ def test_softmax_of_nothing_is_nothing(shape, dim):
         assert made.shape == shape and x.grad.shape == shape
 
 
+def test_softmax_of_nothing_has_the_axes_of_its_input_alone():
+    with pytest.raises(IndexError):
+        nt.softmax(torch.zeros(0, 4), 2)
+
+
+def test_a_meta_tensor_beside_another_is_an_error():
+    """Its fake implementation would give a result of the other's device that nobody has written."""
+    with pytest.raises(ValueError, match="cross_entropy_rows: tensors of cpu and meta"):
+        nt.cross_entropy(torch.zeros(3, 8), torch.zeros(3, dtype=torch.long, device="meta"))
+    with pytest.raises(ValueError, match="tensors of cpu and meta"):
+        nt.lstm(some(3, 1, 8).half(), [some(32, 8).half().to("meta")] * 2)
+
+
 def test_what_makes_results_of_repeated_calls_keeps_no_memory():
     """It may come from the pool of a CUDA graph, in which torch.compile refuses what stays."""
     x = torch.zeros(2)
