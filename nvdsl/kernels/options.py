@@ -33,7 +33,7 @@ def is_whole(given: Any) -> bool:
 
 def whole(name: str, given: Any, bits: int = 64) -> int:
     """An integer of so many bits, with a sign: a float is none, though it may have no fraction."""
-    if is_whole(given) and int(given).bit_length() < bits:
+    if is_whole(given) and -(1 << bits - 1) <= int(given) < 1 << bits - 1:
         return int(given)
     raise ArgumentError(f"{name}={reprlib.repr(given)}", rule=f"{name} is an integer of {bits} bits")
 

@@ -86,6 +86,14 @@ def test_special_values():
     assert nv.cross_entropy(*none, reduction="none").shape == (0,)
 
 
+@pytest.mark.parametrize("ignored", [-(2**63), 2**63 - 1, -(2**31), 2**31])
+def test_any_number_of_64_bits_may_be_ignored(ignored):
+    x, labels = _problem((3, 40), np.float32)
+    labels[1] = ignored
+    losses = nv.cross_entropy(x, labels, ignore_index=ignored, reduction="none")
+    assert losses[1] == 0 and np.isfinite(losses).all()
+
+
 def test_logits_far_from_zero_lose_no_digits():
     x, labels = np.random.default_rng(1).standard_normal((3, 40)).astype(np.float32), np.array([0, 20, 39])
     x += 10_000
