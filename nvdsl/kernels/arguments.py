@@ -52,9 +52,10 @@ class Argument:
         """
         described = arrays.describe(array)
         if described is None:
+            convertible = isinstance(array, list | tuple | int | float) and not isinstance(array, bool)
             raise ArgumentError(
                 f"{name} is a {type(array).__qualname__}", rule="arrays are those of NumPy, torch, CuPy or JAX",
-                fix=f"np.asarray({name})" if isinstance(array, list | tuple) else "",
+                fix=f"np.asarray({name})" if convertible else "",
             )
         spec, memory = described
         address, place, owner = memory

@@ -105,7 +105,7 @@ def weights(given: Sequence[Any], x: Argument, width: int, gates: int, direction
             f"{len(arrays)} weights",
             rule=f"{'w_ih, w_hh, b_ih, b_hh' if biased else 'w_ih, w_hh'} for each layer"
             + (" and direction" if directions == 2 else ""),
-            fix="pass them in the order of torch.nn.LSTM's _flat_weights",
+            fix="pass them in the order of torch.nn.LSTM's _flat_weights (of one without proj_size)",
         )
     layers: list[list[Weights]] = []
     for start in range(0, len(arrays), each * directions):
@@ -169,7 +169,9 @@ def state(name: str, array: Any, x: Argument, shape: tuple[int, ...]) -> Argumen
         return None
     found = Argument.of(name, array)
     if found.spec.dtype is not x.spec.dtype:
-        raise ArgumentError(f"{name} is of {found.spec.dtype.name}", rule=f"it has the type of x, {x.spec.dtype.name}")
+        raise ArgumentError(
+            f"{name} is of {found.spec.dtype.name}", rule=f"it has the type of x, {x.spec.dtype.name}", fix="convert it"
+        )
     _shape(found, shape)
     return found
 
@@ -182,5 +184,6 @@ def _shape(found: Argument, shape: tuple[int, ...]) -> None:
 def _of_type(x: Argument) -> None:
     if x.spec.dtype not in TYPES:
         raise ArgumentError(
-            f"x is of {x.spec.dtype.name}", rule="a recurrent layer takes f16 or bf16; its gates are f32"
+            f"x is of {x.spec.dtype.name}", rule="a recurrent layer takes f16 or bf16; its gates are f32",
+            fix="convert x, the weights and the state to one of these",
         )

@@ -29,11 +29,15 @@ class Rows:
         _check_type(argument, dtypes)
         if not spec.shape or spec.shape[-1] < 1:
             raise ArgumentError(
-                f"{argument.name} has the shape {spec.shape}", rule="the last axis has one element or more"
-            )
+                f"{argument.name} has the shape {spec.shape}", rule="the last axis has one element or more",
+                fix="leave out the call: there is nothing to compute" if spec.shape else _shaped(argument, (1,)),
+            )  # fmt: skip
         self.shape, self.dtype, self.cols = spec.shape, spec.dtype, spec.shape[-1]
         if self.cols > MOST_COLUMNS:
-            raise ArgumentError(f"rows of {self.cols:,} elements", rule=f"a row has at most {MOST_COLUMNS:,} elements")
+            raise ArgumentError(
+                f"{argument.name} has rows of {self.cols:,} elements", rule=f"a row has at most {MOST_COLUMNS:,}",
+                fix="compute longer rows by operations on arrays",
+            )  # fmt: skip
         self.rows = math.prod(spec.shape[:-1])
         if self.cols > 1 and spec.strides[-1] != 1:
             raise _uneven(argument)
@@ -54,8 +58,10 @@ class Rows:
         """An input of the same shape."""
         found = Rows.of(name, array)
         if found.shape != self.shape:
-            rule = f"it has that of {self.argument.name}, {self.shape}"
-            raise ArgumentError(f"{name} has the shape {found.shape}", rule=rule)
+            raise ArgumentError(
+                f"{name} has the shape {found.shape}", rule=f"it has that of {self.argument.name}, {self.shape}",
+                fix=_shaped(found.argument, self.shape),
+            )  # fmt: skip
         return found
 
     def result(self, name: str, array: Any, dtype: nv.DType, dtypes: Sequence[nv.DType] = FLOATS) -> Rows:
@@ -77,6 +83,7 @@ class Vector:
             raise ArgumentError(
                 f"{argument.name} has the shape {spec.shape}",
                 rule=f"it is one row of x, which has {rows.cols} elements",
+                fix=_shaped(argument, (rows.cols,)),
             )
         if rows.cols > 1 and spec.strides != (1,):
             raise _uneven(argument)
@@ -109,6 +116,7 @@ class PerRow:
             raise ArgumentError(
                 f"{argument.name} has the shape {spec.shape}",
                 rule=f"it has one element for each row of x: {rows.shape[:-1]}",
+                fix=_shaped(argument, rows.shape[:-1]),
             )
         self.rows, self.step = rows.rows, _step(argument, spec.shape, spec.strides) if spec.shape else 1
 
@@ -215,7 +223,18 @@ def _check_type(argument: Argument, dtypes: Sequence[nv.DType]) -> None:
     if argument.spec.dtype not in dtypes:
         names = [dtype.name for dtype in dtypes]
         rule = " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-        raise ArgumentError(f"{argument.name} is of {argument.spec.dtype.name}", rule=f"its elements are {rule}")
+        wanted = nv.f32.name if nv.f32 in dtypes else names[-1]
+        raise ArgumentError(
+            f"{argument.name} is of {argument.spec.dtype.name}", rule=f"its elements are {rule}",
+            fix=f"out_dtype=nv.{wanted}, say" if argument.is_new else f"pass {argument.name} as {wanted}, say",
+        )  # fmt: skip
+
+
+def _shaped(argument: Argument, shape: tuple[int, ...]) -> str:
+    """What to write for an array of another shape."""
+    if math.prod(argument.spec.shape) == math.prod(shape):
+        return f"pass {argument.name}.reshape({shape})"
+    return f"pass an array of the shape {shape}"
 
 
 def _step(argument: Argument, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:

@@ -70,7 +70,7 @@ def cross_entropy(
     loss = Argument.output("out", out, rows.argument, shape, nv.f32)
     losses = PerRow(loss, rows) if reduction == "none" else None
     if loss.spec.dtype is not nv.f32:
-        raise ArgumentError(f"out is of {loss.spec.dtype.name}", rule="its elements are f32")
+        raise ArgumentError(f"out is of {loss.spec.dtype.name}", rule="its elements are f32", fix="pass it as f32")
     gradient = None if arrays[3] is None else rows.result("grad", grad, rows.dtype)
     logarithm = PerRow.output("lse", arrays[4], rows)
     result = _Scalar(loss)
@@ -115,10 +115,12 @@ def cross_entropy_backward(
     gradient = Argument.of("dloss", dloss)
     slopes: PerRow | _Scalar = PerRow(gradient, rows) if reduction == "none" else _Scalar(gradient, rows.rows)
     if gradient.spec.dtype is not nv.f32:
-        raise ArgumentError(f"dloss is of {gradient.spec.dtype.name}", rule="its elements are f32")
+        kind = gradient.spec.dtype.name
+        raise ArgumentError(f"dloss is of {kind}", rule="its elements are f32", fix="pass it as f32")
     if reduction != "none" and gradient.spec.shape != ():
         raise ArgumentError(
-            f"dloss has the shape {gradient.spec.shape}", rule="the loss is one number, of the shape ()"
+            f"dloss has the shape {gradient.spec.shape}", rule="the loss is one number, of the shape ()",
+            fix='reduction="none" takes a number for each row',
         )
     into = rows.result("dx", dx, rows.dtype)
     apart = check_apart([into], [classes, logarithm, slopes], [rows])

@@ -175,7 +175,7 @@ def _forward(
     target: str | None,
 ) -> Any:
     if eps.__class__ is not float:
-        eps = real("eps", eps, "pass arrays to write to by name: out=...")
+        eps = real("eps", eps, "pass arrays to write to by name: out=..." if hasattr(eps, "shape") else "eps=1e-5, say")
     arrays, rest = given if len(given) == 4 else asked(given, 4), (centered, out_dtype, target)
     found = _FORWARD.again(arrays, rest, stream, (eps,))
     if found is not None:

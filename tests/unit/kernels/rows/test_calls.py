@@ -18,6 +18,32 @@ from tests.unit.kernels import array
 X = np.zeros((4, 8), np.float32)
 
 
+LABELS, EACH = np.zeros(4, np.int64), np.zeros(4, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call", "fix"),
+    [
+        (lambda: nv.softmax(X.astype(np.float64)), "pass x as f32, say"),
+        (lambda: nv.layer_norm(X, out_dtype=nv.e5m2), "out_dtype=nv.f32, say"),
+        (lambda: nv.softmax(np.zeros((), np.float32)), "pass x.reshape((1,))"),
+        (lambda: nv.softmax(np.zeros((2, 0), np.float32)), "leave out the call: there is nothing to compute"),
+        (lambda: nv.layer_norm(X, X[:1]), "pass weight.reshape((8,))"),
+        (lambda: nv.layer_norm(X, residual=X[:1]), "pass an array of the shape (4, 8)"),
+        (lambda: nv.layer_norm(X, eps=None), "eps=1e-5, say"),
+        (lambda: nv.cross_entropy(X, 3), "np.asarray(labels)"),
+        (lambda: nv.cross_entropy(X, LABELS[:, None]), "pass labels.reshape((4,))"),
+        (lambda: nv.cross_entropy(X, LABELS.astype(np.uint8)), "pass labels as i64, say"),
+        (lambda: nv.cross_entropy(X, LABELS, EACH[0].astype(np.float16)[...]), "pass it as f32"),
+        (lambda: nv.cross_entropy_backward(EACH, X, LABELS, EACH), 'reduction="none" takes a number for each row'),
+    ],
+)
+def test_an_error_says_what_to_write(call, fix):
+    with pytest.raises(nv.ArgumentError) as caught:
+        call()
+    assert caught.value.fix == fix and caught.value.where.file == __file__
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
