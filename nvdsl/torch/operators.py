@@ -163,7 +163,7 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
 def _of_one_kind(function: Callable[..., Any], arguments: Sequence[Any]) -> Sequence[Any]:
     """The arguments. Raises ValueError where some tensors are meta and some are not: results would hold anything."""
     tensors = [x for one in arguments for x in (one if isinstance(one, list | tuple) else [one])]
-    kinds = {x.device.type for x in tensors if isinstance(x, Tensor)}
+    kinds = {x.device.type for x in tensors if hasattr(x, "device")}
     if "meta" in kinds and len(kinds) > 1:
         raise ValueError(f"nvdsl::{function.__name__}: tensors of {' and '.join(sorted(kinds))} in one call")
     return arguments
