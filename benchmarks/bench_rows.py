@@ -192,7 +192,7 @@ def run(
     what: str, rows: int, cols: int, dtype: torch.dtype, rounds: int, places: int, memory: Memory
 ) -> dict[str, Any]:
     arrays = ARRAYS.get(what, 2)
-    copied = rows // 2 if arrays == 1 else rows  # as many bytes as it reads
+    copied = max(rows // 2, 1) if arrays == 1 else rows  # as many bytes as it reads, but for one row
     found: list[dict[str, list[float]]] = []
     for _ in range(places):
         problem = Problem.of(rows, cols, dtype, memory)
