@@ -137,9 +137,11 @@ def _weights(
     rows, columns = w_hh.spec.shape
     hidden = rows if any_state else columns
     if hidden < 1 or columns < 1 or rows != gates * hidden:
+        turned = columns == gates * rows and rows > 0
         raise ArgumentError(
             f"{w_hh.name} has the shape {w_hh.spec.shape}",
             rule=f"w_hh is ({f'{gates} * ' if gates > 1 else ''}hidden, hidden)",
+            fix=f"pass {w_hh.name}.T" if turned else "pass w_ih, w_hh and the biases in this order",
         )
     _shape(w_ih, (rows, width))
     for bias in (b_ih, b_hh):
@@ -178,7 +180,11 @@ def state(name: str, array: Any, x: Argument, shape: tuple[int, ...]) -> Argumen
 
 def _shape(found: Argument, shape: tuple[int, ...]) -> None:
     if found.spec.shape != shape:
-        raise ArgumentError(f"{found.name} has the shape {found.spec.shape}", rule=f"its shape is {shape} here")
+        turned = len(shape) == 2 and found.spec.shape == shape[::-1]
+        raise ArgumentError(
+            f"{found.name} has the shape {found.spec.shape}", rule=f"its shape is {shape} here",
+            fix=f"pass {found.name}.T" if turned else f"pass an array of the shape {shape}",
+        )  # fmt: skip
 
 
 def _of_type(x: Argument) -> None:

@@ -110,6 +110,11 @@ def _run(
     stream: Stream | None,
     target: str | None,
 ) -> Any:
+    if not isinstance(saved, list | tuple):
+        raise ArgumentError(
+            f"saved is a {type(saved).__name__}", rule="what the forward call saved is a tuple of arrays",
+            fix="call it with save=True, and pass its third result",
+        )  # fmt: skip
     arrays = given_arrays(x, weights, state, dy, dstate, tuple(saved))
     rest = cell, len(weights), state is None, dstate is None, bidirectional, batch_first, target
     results = _calls.again(arrays, rest, stream)

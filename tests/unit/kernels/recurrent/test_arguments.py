@@ -66,6 +66,12 @@ def test_refused_elsewhere():
         nv.rnn_backward(problem.dy, None, x, weights, state, ())
     with pytest.raises(nv.ArgumentError, match=r"dy is of f16 and the shape \(2, 3, 8\)"):
         nv.rnn_backward(x, None, x, weights, state, ())
+    with pytest.raises(nv.ArgumentError, match="saved is a NoneType"):
+        nv.rnn_backward(problem.dy, None, x, weights, state, None)
+    with pytest.raises(nv.ArgumentError, match=r"pass weights\[0\]\.T"):
+        nv.rnn(x, [weights[0].T, *weights[1:]], state)
+    with pytest.raises(nv.ArgumentError, match=r"pass w_hh\.T"):
+        nv.gru_cell(_zeros(4, 8), None, _zeros(48, 8), _zeros(16, 48))
     with pytest.raises(nv.ArgumentError, match="no weights"):
         nv.gru_cell(x[0], None, weights[0], None)
 
