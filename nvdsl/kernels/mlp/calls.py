@@ -140,10 +140,11 @@ def _weights(weights: Any, width: int, dtype: nv.DType) -> list[Argument]:
     for one in given:
         fits = one.spec.shape[stacked:] == (width, width) and len(one.spec.shape) == 2 + stacked
         if not fits or one.spec.dtype != dtype:
+            shaped = "" if stacked else "weights=[layer.weight for layer in layers]"
             raise ArgumentError(
                 f"{one.name} has the shape {one.spec.shape} and the type {one.spec.dtype.name}",
                 rule=f"weights are {dtype.name}, as x is: ({'layers, ' * stacked}{width}, {width}), rows are outputs",
-                fix="" if stacked else "weights=[layer.weight for layer in layers]",
+                fix=f"convert it to {dtype.name}" if fits else shaped,
             )
     count = given[0].spec.shape[0] if stacked else len(given)
     if not 1 <= count <= MOST_LAYERS:

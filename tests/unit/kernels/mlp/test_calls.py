@@ -41,6 +41,12 @@ def test_what_does_not_fit_is_an_error_of_the_call(call, says):
     assert caught.value.where.file == __file__ and caught.value.rule
 
 
+def test_weights_of_another_type_are_to_be_converted():
+    with pytest.raises(nv.ArgumentError) as caught:
+        nv.mlp(X, [W[0], W[0].astype(np.float32)])
+    assert caught.value.fix == "convert it to f16"
+
+
 CASES = [(width, rows, major, activation) for width in (128, 256, 64) for rows in (65_536, 10_000, 100)
          for major in ("k", "mn") for activation in (relu, gelu)]  # fmt: skip
 
