@@ -39,8 +39,13 @@ def write(row: Row, y: nv.Array, parts: Parts, but: One | None) -> None:
     before = nv.i32(row.index) % wide * (nv.i32(y.strides[0]) % wide) % wide
     begin = nv.max(row.origin, 0)
     first = begin - (begin + before) % wide + lane_of(config) * wide
+    shift = (first - row.origin) % wide
     for step in range(config.steps + 1):
         nv.sync_warp()  # or it would load all of them before
+        if row.exists is True and 1 <= step <= config.full - 2:  # behind the first element of the row, all threads'
+            values = row.staged.shifted(first - row.origin - shift + step * config.width, shift, y.dtype)
+            row.store_access(y, nv.index(first) + step * config.width, values)
+            continue
         col = first + step * config.width
         values = row.staged.across(col - row.origin, y.dtype)
         row.store_access(y, col, values, row.exists & (col >= begin) & (col + wide <= row.end))

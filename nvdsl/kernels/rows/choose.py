@@ -70,6 +70,9 @@ _LATER_BYTES, _LATER_OF_WARPS = 5 << 20, 3 << 20
 """Of rows: so far behind a row lies the one that L2 is asked for, and the same for rows that one warp has in registers.
 Memory reads them in 2.5 us, its latency twice; from 10 MB on L2 throws out again what it was asked for."""
 
+_NARROW = {1: 1024, 2: 4096, 4: 16_384}
+"""Bytes of a row, by its grain, from which on whole accesses put it together where it is written elsewhere."""
+
 _FRAMED = 256
 """Bytes of a row from which on it is taken by accesses that begin before it."""
 
@@ -95,7 +98,7 @@ def choose(
     widest = ALIGNMENT // itemsize
     grain = math.gcd(cols, multiple, widest)
     size = cols * itemsize
-    narrow = grain == 1 and size > _LANES[1][0] or grain == 2 and size > _BLOCK_BYTES
+    narrow = grain < widest and size > _NARROW[grain]
     apart = apart and not alike and itemsize == 2 and narrow
     framed = apart or alike and size >= _FRAMED
     wide = widest if framed else grain

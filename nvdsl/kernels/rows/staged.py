@@ -153,6 +153,12 @@ class Staged:
         pair = [memory.vector(self._slot(nv.i32(0)) + nv.max(nv.min(i, last), 0), wide) for i in (base, base + wide)]
         return as_vector(shifted_vector(as_words(pair, memory.dtype), at % wide * memory.dtype.bits), dtype)
 
+    def shifted(self, base: nv.Int, shift: nv.Int, dtype: nv.DType) -> Any:
+        """The same ``shift`` elements behind the access at ``base``, where both that it lies across are there."""
+        memory, wide = self.memory[0], self.config.wide
+        pair = [memory.vector(self._slot(nv.i32(0)) + base + i, wide) for i in (0, wide)]
+        return as_vector(shifted_vector(as_words(pair, memory.dtype), shift * memory.dtype.bits), dtype)
+
     def fetch(self, row: Row, slot: nv.Int = 0, missing: float = 0.0) -> list[Any]:
         """Start the copies of a row (PTX ISA, cp.async), as ``config.arrivals`` groups. ``missing`` goes behind its
         end. Returns what `settle` wants before the row is read: of accesses that the row has a part of, their elements,
