@@ -35,12 +35,14 @@ def test_rows_of_any_length(shape, dtype):
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "room"),
-    sample([((5, 777), np.float16, 96_000), ((3, 514), np.float32, 96_000), ((5, 779), ml_dtypes.bfloat16, 13_000)], 2),
-)
+    sample([((5, 777), np.float16, 96_000), ((3, 514), np.float32, 96_000), ((5, 779), ml_dtypes.bfloat16, 13_000),
+            ((5, 781), np.float16, 13_000), ((5, 781), np.float16, 7_000), ((3, 1024), np.float16, 96_000)], 3),
+)  # fmt: skip
 def test_weights_that_are_copied_for_rows_that_begin_anywhere(shape, dtype, room, monkeypatch):
     monkeypatch.setattr(argument, "_MANY", 1)
+    monkeypatch.setattr(argument, "_MANY_WIDE", 1)
     monkeypatch.setattr(choose, "_LATER_BYTES", 2000)  # so that L2 is asked for some of these few rows
-    monkeypatch.setattr(beside, "_SHARED_BY_BLOCKS", room)  # of L1: beside a bias, half of the last case's copies fit
+    monkeypatch.setattr(beside, "_SHARED_BY_BLOCKS", room)  # of L1: for copies read by 8 or 4 bytes
     check(shape, dtype, parameters=np.float32 if dtype is np.float16 else dtype)
 
 
@@ -49,7 +51,8 @@ def test_rows_that_lie_apart(pad):
     check((5, 96), np.float16, pad=pad)
 
 
-APART = [(softmax, 777, 778, 1), (norm, 777, 784, 2), (cross_entropy, 784, 777, 2), (cross_entropy, 779, 777, 1)]
+APART = [(softmax, 777, 778, 1), (norm, 777, 784, 2), (cross_entropy, 784, 777, 2), (cross_entropy, 779, 777, 1),
+         (softmax, 1802, 1801, 1), (norm, 1803, 1801, 1)]  # fmt: skip
 
 
 def _program(function, x, y, values, label, config):
@@ -70,7 +73,7 @@ def _program(function, x, y, values, label, config):
 @pytest.mark.parametrize("level", sim.options.LEVELS)
 @pytest.mark.parametrize(("function", "read", "written", "cluster"), sample(APART, 1))
 def test_rows_that_are_written_elsewhere_behind_16_bytes_than_they_are_read(function, read, written, cluster, level):
-    cols, rows, label = 777, 9, np.array([0, 776, 5, -100, 384, 400, 7, 8, 9])
+    cols, rows, label = 777 if read < 1000 else 1801, 9, np.array([0, 776, 5, -100, 384, 400, 7, 8, 9])
     rng = np.random.default_rng(read)
     x = np.full((rows, read), np.nan, np.float16)[:, :cols]
     x[...] = rng.standard_normal(x.shape)

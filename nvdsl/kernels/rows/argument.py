@@ -17,8 +17,9 @@ from nvdsl.kernels.rows.config import MOST_COLUMNS, RowsConfig
 
 FLOATS = (nv.f16, nv.bf16, nv.f32)
 
-_MANY = 1 << 22
-"""Elements of rows for which it pays to copy weights before, at 2 us."""
+_MANY, _MANY_WIDE = 1 << 22, 1 << 24
+"""Elements of rows for which it pays to copy weights before, at 2 us, where rows begin anywhere, and where a weight and
+a bias of f32 are taken in two pieces beside rows of 16 bits."""
 
 
 class Rows:
@@ -159,11 +160,11 @@ def configuration(read: Sequence[Rows | None], others: Sequence[Any], *, passes:
         given[0].cols, *_access(given, others), arrays=len(given), smallest=_smallest(given), passes=passes,
         beside=beside, written=bool(written), alike=_alike([*given, *others]), apart=_apart(given, written),
     )  # fmt: skip
-    many = config.ragged and beside > 0 and given[0].rows * given[0].cols >= _MANY
-    if not many:
-        return config
-    copied = [x.dtype for x in others if isinstance(x, Vector)]
-    return replace(config, copies=access_to_copies(given[0].cols, copied, config))
+    copied, elements = [x.dtype for x in others if isinstance(x, Vector)], given[0].rows * given[0].cols
+    pieces = copied == [nv.f32] * 2 and config.wide * 4 > ALIGNMENT and config.lanes >= 32
+    if copied and (config.ragged and elements >= _MANY or pieces and elements >= _MANY_WIDE):
+        return replace(config, copies=access_to_copies(given[0].cols, copied, config))
+    return config
 
 
 def persistent(read: Sequence[Rows | None], others: Sequence[Any], weight: Vector | None) -> RowsConfig:

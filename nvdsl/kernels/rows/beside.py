@@ -7,7 +7,7 @@ a copy of the weight then, so far behind that what belongs to an access is one a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import nvdsl as nv
 from nvdsl.kernels.arguments import ALIGNMENT
@@ -33,14 +33,17 @@ def _wrapped(col: Any, config: RowsConfig) -> Any:
 
 
 def access_to_copies(cols: int, dtypes: Sequence[nv.DType], config: RowsConfig) -> int:
-    """Bytes. There is a copy for each element of an access at which the row may begin: half as many of 16 bits where
-    all of them don't stay in L1, but those would. f32 would take four accesses then."""
-    whole, half = (
-        sum(cols * dtype.bytes * nv.cdiv(_each(dtype, config, size), config.grain) for dtype in dtypes)
-        for size in (ALIGNMENT, ALIGNMENT // 2)
-    )
-    fewer = half <= _SHARED_BY_BLOCKS < whole and all(dtype.bytes == 2 for dtype in dtypes)
-    return ALIGNMENT // 2 if fewer else ALIGNMENT
+    """Bytes, the most of which copies stay in L1, or 16. There is a copy for each element of an access at which the row
+    may begin: of an access of 8 bytes half as many. f32 may be taken one by one where no cluster shares a row."""
+    sizes = [ALIGNMENT, ALIGNMENT // 2]
+    if all(dtype.bytes == 4 for dtype in dtypes):
+        sizes = [ALIGNMENT, ALIGNMENT // 2, ALIGNMENT // 4] if config.cluster == 1 else sizes[:1]
+    elif any(dtype.bytes == 4 for dtype in dtypes):
+        return ALIGNMENT
+    for size in sizes:
+        if sum(cols * x.bytes * nv.cdiv(_each(x, config, size), config.grain) for x in dtypes) <= _SHARED_BY_BLOCKS:
+            return size
+    return ALIGNMENT
 
 
 def _each(dtype: nv.DType, config: RowsConfig, size: int) -> int:
@@ -48,20 +51,30 @@ def _each(dtype: nv.DType, config: RowsConfig, size: int) -> int:
     return min(config.wide, size // dtype.bytes)
 
 
-def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[nv.Array | None]:
-    """In a host function: of each array the copies, one behind the other. Number s has element i of the array at
-    ``LINE + i + s * config.grain``, and 0 before and behind. The kernel behind it may begin at once."""
+Copies: TypeAlias = tuple[nv.Array, int]
+"""Of a row for all rows: where they lie, and from which element on."""
+
+
+def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[Copies | None]:
+    """In a host function: of each array the copies, one behind the other. Number s has element i of the array in place
+    ``LINE + i + s * config.grain``, and 0 before and behind. What a thread takes in several pieces lies apart: first
+    all first pieces, then all second ones, so that a warp's are whole lines. The kernel behind it may begin at once."""
     given = [x for x in arrays if x is not None]
-    counts = [nv.cdiv(_each(x.dtype, config, config.copies), config.grain) for x in given]
-    cols = given[0].shape[0]
-    size = _size(config)
-    outs = [nv.empty((count * size,), x.dtype) for x, count in zip(given, counts, strict=True)]
+    each = [_each(x.dtype, config, config.copies) for x in given]
+    counts = [nv.cdiv(n, config.grain) for n in each]
+    cols, size = given[0].shape[0], _size(config)
+    if len({x.dtype for x in given}) == 1 and each[0] < config.wide:  # an address for each piece, not for each array
+        memory = nv.empty((sum(counts) * size,), given[0].dtype)
+        outs = [(memory, sum(counts[:i]) * size) for i in range(len(given))]
+    else:
+        outs = [(nv.empty((count * size,), x.dtype), 0) for x, count in zip(given, counts, strict=True)]
 
     @nv.kernel(grid=(nv.cdiv(size, _THREADS * config.wide), max(counts), len(given)), block=_THREADS)
     def shift() -> None:
         nv.griddep_launch_dependents()
-        first = (nv.block_id.x * _THREADS + nv.thread_id.x) * config.wide
-        for number, (x, out) in enumerate(zip(given, outs, strict=True)):
+        access = nv.block_id.x * _THREADS + nv.thread_id.x
+        first = access * config.wide
+        for number, (x, (out, begin)) in enumerate(zip(given, outs, strict=True)):
             if nv.block_id.z == number and nv.block_id.y < counts[number] and first < size:
                 values = []
                 for i in range(config.wide):
@@ -69,9 +82,10 @@ def copies(arrays: Sequence[nv.Array | None], config: RowsConfig) -> list[nv.Arr
                     if (col >= 0) & (col < cols):
                         value = x[col]
                     values.append(value)
-                each = min(config.wide, ALIGNMENT // x.dtype.bytes)
-                for i in range(0, config.wide, each):
-                    out.store_vector(nv.vector(values[i : i + each]), nv.block_id.y * size + first + i)
+                wide = each[number]
+                at, apart = begin + nv.block_id.y * size + access * wide, size // config.wide * wide
+                for i in range(config.wide // wide):
+                    out.store_vector(nv.vector(values[i * wide : (i + 1) * wide]), at + i * apart)
 
     shift()
     made = iter(outs)
@@ -83,18 +97,25 @@ class Beside:
     ``config.ahead`` bytes of it are loaded ahead of their use: a load waits behind the store before it otherwise, at
     each access once more."""
 
-    def __init__(self, array: nv.Array, row: Row) -> None:
-        self.array, self.row, config = array, row, row.config
-        self.wide = _each(array.dtype, config, config.copies or ALIGNMENT)
+    def __init__(self, given: nv.Array | Copies, row: Row) -> None:
+        self.array, self.begins = given if isinstance(given, tuple) else (given, 0)
+        self.row, config = row, row.config
+        self.wide = _each(self.array.dtype, config, config.copies or ALIGNMENT)
         if config.ragged and not config.copies:
             self.wide = min(self.wide, config.grain)
-        size = nv.cdiv(config.wide, self.wide) * max(self.wide * array.dtype.bytes, 4)  # of registers
+        size = nv.cdiv(config.wide, self.wide) * max(self.wide * self.array.dtype.bytes, 4)  # of registers
         self.ahead = min(config.ahead // size, config.steps)
         self.loaded: dict[int, list[Any]] = {}
-        self.start: Any = nv.i32(0)  # where the copy that fits the row has what belongs to its first column
-        if config.copies:
-            shift = row.before % self.wide
-            self.start = nv.index(LINE + shift + shift // config.grain * _size(config))
+        self.starts: list[Any] = self._starts() if config.copies else []
+
+    def _starts(self) -> list[Any]:
+        """Where the copy that fits the row has the pieces that belong to the thread's first access."""
+        row, wide, size = self.row, self.wide, _size(self.row.config)
+        pieces = row.config.wide // wide
+        copy = row.before % wide // row.config.grain * size
+        access = nv.index(LINE + row.first + row.before) // pieces
+        behind = [i - row.before // wide for i in range(pieces)]
+        return [nv.index(copy + i % pieces * (size // pieces) + i // pieces * wide) + access for i in behind]
 
     def begin(self) -> None:
         """Load what the first accesses take."""
@@ -107,7 +128,7 @@ class Beside:
         for i in range(0, row.config.wide, self.wide):
             col = row.place(step) + i
             if row.config.copies:
-                col = self.start + col
+                col = self.starts[i // self.wide] + (self.begins + step * row.config.width // len(self.starts))
             elif not row.full(step):
                 col = _wrapped(col, row.config) if step == 0 else col
                 col = nv.min(col, row.cols - self.wide)

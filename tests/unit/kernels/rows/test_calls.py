@@ -8,6 +8,7 @@ import pytest
 
 import nvdsl as nv
 from nvdsl.kernels.rows import cross_entropy_kernels, norm_backward_kernels, norm_kernels, softmax_kernels
+from nvdsl.kernels.rows.beside import access_to_copies
 from nvdsl.kernels.rows.choose import choose
 from nvdsl.kernels.rows.choose_persistent import choose_persistent
 from nvdsl.kernels.rows.cross_entropy import smoothing
@@ -90,7 +91,7 @@ def test_a_row_fits_into_registers(kernel, dtype, cols):
 
 
 ODD = [(kernel, dtype, cols)
-       for cols in (131, 777, 1022, 1701, 3001, 4955, 8054, 11_506, 16_389, 29_418, 33_019, 50_001, 65_537)
+       for cols in (131, 777, 1022, 1701, 3001, 4955, 8054, 11_506, 16_384, 16_389, 29_418, 33_019, 50_001, 65_537)
        for kernel in ("layer_norm", "rms_norm") for dtype in (nv.f32, nv.bf16)]  # fmt: skip
 
 
@@ -99,7 +100,7 @@ ODD = [(kernel, dtype, cols)
 def test_a_row_that_begins_anywhere_fits_into_registers(kernel, dtype, cols, bias):
     x, weight, centered, none = array(dtype, 64, cols), array(nv.f32, cols), kernel == "layer_norm", (None,) * 5
     config = choose(cols, dtype.bytes, cols, passes=2 + centered, beside=1 + bias, alike=True)
-    config = replace(config, copies=16 if config.ragged else 0)
+    config = replace(config, copies=access_to_copies(cols, [nv.f32] * (1 + bias), config))
     arrays = x, x, weight, weight if bias else None, *none
     compiled = nv.jit(norm_kernels.norm.__wrapped__, strict=True).compile(
         *arrays, 1e-5, centered=centered, config=config
@@ -108,7 +109,7 @@ def test_a_row_that_begins_anywhere_fits_into_registers(kernel, dtype, cols, bia
         assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
 
 
-APART = [(kernel, cols) for cols in (777, 3001, 8001, 20_001, 50_257, 65_521, 131_071, 262_143)
+APART = [(kernel, cols) for cols in (777, 2050, 3001, 8001, 12_012, 20_001, 50_257, 65_521, 131_071, 262_143)
          for kernel in ("softmax", "gradient", "layer_norm", "rms_norm", "cross_entropy")]  # fmt: skip
 
 
@@ -117,9 +118,9 @@ def test_rows_that_are_written_elsewhere_than_they_are_read_fit_into_registers(k
     x, weight, number, none = array(nv.bf16, 64, cols), array(nv.f32, cols), array(nv.f32, 64), (None,) * 6
     centered, beside = kernel == "layer_norm", kernel.endswith("norm")
     arrays, passes = 1 + (kernel == "gradient"), 2 + centered
-    config = choose(cols, 2, 1, arrays=arrays, passes=passes, beside=beside, apart=True)
+    config = choose(cols, 2, cols, arrays=arrays, passes=passes, beside=beside, apart=True)
     assert config.apart
-    config = replace(config, copies=16 if beside else 0)
+    config = replace(config, copies=access_to_copies(cols, [nv.f32], config) if beside else 0)
     if beside:
         function, given, named = norm_kernels.norm, (x, x, weight, *none, 1e-5), {"centered": centered}
     elif kernel == "cross_entropy":

@@ -2,8 +2,10 @@
 
 import pytest
 
+import nvdsl as nv
 from nvdsl.hopper import arch
 from nvdsl.kernels.gemm.launch import resident_clusters
+from nvdsl.kernels.rows.beside import access_to_copies
 from nvdsl.kernels.rows.choose import choose
 from nvdsl.kernels.rows.choose_persistent import choose_persistent
 from nvdsl.kernels.rows.config import MOST_COLUMNS
@@ -30,8 +32,20 @@ def test_rows_that_are_written_elsewhere_than_they_are_read_go_through_shared_me
             config = choose(cols, 2, 1, arrays=arrays, passes=passes, apart=True)
             covers(config, cols)
             assert config.apart == (cols > 512) and (not config.apart or (config.keep, config.wide) == ("shared", 8))
-            if cols % 2 == 0:
-                assert choose(cols, 2, 2, arrays=arrays, passes=passes, apart=True).apart == (cols > 32_768)
+            for grain, most in ((2, 2048), (4, 8192)):
+                if cols % grain == 0:
+                    assert choose(cols, 2, grain, arrays=arrays, passes=passes, apart=True).apart == (cols > most)
+
+
+@pytest.mark.parametrize(
+    ("cols", "dtypes", "size"),
+    [(1551, [nv.f32] * 2, 16), (8054, [nv.f32] * 2, 8), (10_003, [nv.f32] * 2, 4), (13_001, [nv.f32] * 2, 16),
+     (8054, [nv.f32], 16), (39_399, [nv.f32], 16), (17_001, [nv.f32], 16), (8054, [nv.bf16] * 2, 8),
+     (8054, [nv.f32, nv.bf16], 16)],
+)  # fmt: skip
+def test_copies_of_weights_are_read_by_as_many_bytes_as_leave_them_in_l1(cols, dtypes, size):
+    config = choose(cols, 2, cols, passes=3, beside=len(dtypes), alike=True)
+    assert config.ragged and access_to_copies(cols, dtypes, config) == size
 
 
 def test_rows_of_a_warp_or_two_that_begin_anywhere_are_in_registers_of_few_threads_without_elements():
