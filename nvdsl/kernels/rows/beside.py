@@ -14,8 +14,12 @@ from nvdsl.kernels.arguments import ALIGNMENT
 from nvdsl.kernels.rows.config import LINE, RowsConfig
 from nvdsl.kernels.rows.row import Row
 from nvdsl.kernels.rows.staged import joined, widened
+from nvdsl.ops.memory import prefetch
 
 _THREADS = 128
+
+_FIRST = 2
+"""Rows whose blocks ask L2 for what belongs to all rows."""
 
 _SHARED_BY_BLOCKS = 96 * 1024
 """Bytes of L1 beside what blocks have of rows in shared memory, or about so many."""
@@ -116,6 +120,15 @@ class Beside:
         access = nv.index(LINE + row.first + row.before) // pieces
         behind = [i - row.before // wide for i in range(pieces)]
         return [nv.index(copy + i % pieces * (size // pieces) + i // pieces * wide) + access for i in behind]
+
+    def ask(self) -> None:
+        """Let the blocks of the first rows ask L2 for it: all that begin with them would wait for memory once more when
+        their rows have come. Copies are there: a kernel has just written them."""
+        row, config = self.row, self.row.config
+        if not config.copies and row.index < _FIRST:
+            for step in range(self.ahead, config.steps):
+                if row.has(row.column(step)):
+                    prefetch(self.array, (row.column(step),))
 
     def begin(self) -> None:
         """Load what the first accesses take."""

@@ -152,6 +152,18 @@ def test_a_sum_that_is_stored_fits_into_registers(kernel, dtype, cols, residual)
         assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
 
 
+@pytest.mark.parametrize(("cols", "multiple", "copies", "asked"), [(12_288, 8, 0, True), (128, 8, 0, False),
+                                                                  (12_289, 1, 16, False)])  # fmt: skip
+def test_the_first_blocks_ask_l2_for_a_weight_that_they_do_not_load_ahead(cols, multiple, copies, asked):
+    x, weight = array(nv.bf16, 64, cols), array(nv.bf16, cols)
+    config = replace(choose(cols, 2, multiple, beside=1, alike=True), copies=copies)
+    made = nv.jit(norm_kernels.norm.__wrapped__, strict=True).compile(
+        x, x, weight, *[None] * 6, 1e-5, centered=False, config=config
+    )
+    ptx = next(each.ptx for name, each in made.kernels.items() if "shift" not in name)
+    assert ("prefetch.global.L2" in ptx) == asked
+
+
 def test_blocks_on_an_sm_are_fewer_where_registers_would_be_spilled():
     cols, number = 38_120, array(nv.f32, 64)
     x, row = array(nv.f32, 64, cols), array(nv.f32, cols)
