@@ -53,12 +53,22 @@ def norm(
                 if each is not None:
                     each.ask()
 
-        late = config.keep == "shared" and (not centered or config.cluster > 1 or residual_out is not None)
+        shared = config.keep == "shared"
+        late = shared and (not centered or config.cluster > 1 or residual_out is not None)
         if not late and not config.copies:
             begin()
+        if not shared:
+            ask()
+
+        def meanwhile() -> None:
+            if shared:
+                ask()
+            if not late and config.copies:
+                begin()
+
         rows = [x] if residual is None else [x, residual]
         given: Parts
-        given, *rest = row.read(*rows, meanwhile=begin if not late and config.copies else ask)
+        given, *rest = row.read(*rows, meanwhile=meanwhile)
         if rest:
             one, other = given, rest[0]
             given = row.hold(lambda step: one(step) + other(step))
