@@ -113,10 +113,14 @@ class Beside:
         self.starts: list[Any] = self._starts() if config.copies else []
 
     def _starts(self) -> list[Any]:
-        """Where the copy that fits the row has the pieces that belong to the thread's first access."""
+        """Where the copy that fits the row has the pieces that belong to the thread's first access; where there is one
+        piece, what belongs to column 0: counted from the thread's own column, as the row itself is, addresses take
+        fewer registers."""
         row, wide, size = self.row, self.wide, _size(self.row.config)
         pieces = row.config.wide // wide
         copy = row.before % wide // row.config.grain * size
+        if pieces == 1:
+            return [nv.index(LINE + row.before % wide + copy)]
         access = nv.index(LINE + row.first + row.before) // pieces
         behind = [i - row.before // wide for i in range(pieces)]
         return [nv.index(copy + i % pieces * (size // pieces) + i // pieces * wide) + access for i in behind]
@@ -140,7 +144,9 @@ class Beside:
         row, found = self.row, []
         for i in range(0, row.config.wide, self.wide):
             col = row.place(step) + i
-            if row.config.copies:
+            if len(self.starts) == 1:
+                col = self.starts[0] + col
+            elif row.config.copies:
                 col = self.starts[i // self.wide] + (self.begins + step * row.config.width // len(self.starts))
             elif not row.full(step):
                 col = _wrapped(col, row.config) if step == 0 else col

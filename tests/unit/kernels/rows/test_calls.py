@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nvdsl as nv
+from nvdsl.hopper.arch import REGISTERS_PER_SM
 from nvdsl.kernels.rows import cross_entropy_kernels, norm_backward_kernels, norm_kernels, softmax_kernels
 from nvdsl.kernels.rows.beside import access_to_copies
 from nvdsl.kernels.rows.choose import choose
@@ -150,6 +151,15 @@ def test_a_sum_that_is_stored_fits_into_registers(kernel, dtype, cols, residual)
     made = nv.jit(norm_kernels.norm.__wrapped__, strict=True).compile(*arrays, 1e-5, centered=centered, config=config)
     for each in made.kernels.values():
         assert (each.resources.stack, each.resources.spill_stores, each.resources.spill_loads) == (0, 0, 0)
+
+
+def test_copies_of_weights_leave_room_for_three_blocks_of_352_threads():
+    x, row = array(nv.f32, 64, 33_019), array(nv.f32, 33_019)
+    config = replace(choose(33_019, 4, 33_019, passes=3, beside=2, alike=True), copies=16)
+    arrays = x, x, row, row, *[None] * 5
+    made = nv.jit(norm_kernels.norm.__wrapped__, strict=True).compile(*arrays, 1e-5, centered=True, config=config)
+    (kernel,) = (each for name, each in made.kernels.items() if "shift" not in name)
+    assert config.threads == 352 and REGISTERS_PER_SM // (-(-kernel.resources.registers // 8) * 8 * 352) == 3
 
 
 @pytest.mark.parametrize(("cols", "multiple", "copies", "asked"), [(12_288, 8, 0, True), (128, 8, 0, False),
