@@ -50,12 +50,16 @@ def real(name: str, given: Any, fix: str = "") -> float:
     )
 
 
+MOST_OF_F32 = 2.0**128 - 2.0**104
+"""The greatest number that an argument of a kernel holds: a float is passed as f32."""
+
+
 def finite(name: str, given: Any, least: float = -math.inf, fix: str = "") -> float:
-    """A number that is ``least`` or more, and finite."""
+    """A number that is ``least`` or more, and finite in f32."""
     value = real(name, given, fix)
-    if not math.isfinite(value) or value < least:
+    if not abs(value) <= MOST_OF_F32 or value < least:
         bound = "" if least == -math.inf else f", {least:g} or more"
-        raise ArgumentError(f"{name}={given!r}", rule=f"{name} is a finite number{bound}", fix=fix)
+        raise ArgumentError(f"{name}={given!r}", rule=f"{name} is a finite number of f32{bound}", fix=fix)
     return value
 
 

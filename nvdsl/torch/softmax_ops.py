@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 import nvdsl as nv
@@ -50,6 +51,7 @@ def log_softmax(input: Tensor, dim: int = -1) -> Tensor:
 
 
 def _along(op: Any, x: Tensor, dim: int) -> Tensor:
+    dim = index(dim)  # a float may be equal to one
     if not x.numel():  # also where the axis has no elements, which `nvdsl.softmax` refuses
         x.size(dim)  # raises where there is no such axis
         return x.clone()

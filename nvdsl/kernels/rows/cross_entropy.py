@@ -11,7 +11,7 @@ from nvdsl.errors import ArgumentError
 from nvdsl.errors.tracebacks import at_call
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
-from nvdsl.kernels.options import choice, real, whole
+from nvdsl.kernels.options import choice, finite, real, whole
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows import cross_entropy_kernels as kernels
 from nvdsl.kernels.rows.argument import PerRow, Rows, asked, check_apart, configuration, results
@@ -65,7 +65,7 @@ def cross_entropy(
     if found is not None:
         return found
     decorated.no_call("cross_entropy")
-    rows, classes = _logits(x, labels, label_smoothing, reduction)
+    rows, classes = _logits(x, labels, reduction)
     shape = rows.shape[:-1] if reduction == "none" else ()
     loss = Argument.output("out", out, rows.argument, shape, nv.f32)
     losses = PerRow(loss, rows) if reduction == "none" else None
@@ -110,7 +110,7 @@ def cross_entropy_backward(
     if found is not None:
         return found
     decorated.no_call("cross_entropy_backward")
-    rows, classes = _logits(x, labels, label_smoothing, reduction)
+    rows, classes = _logits(x, labels, reduction)
     logarithm = PerRow(Argument.of("lse", lse), rows)
     gradient = Argument.of("dloss", dloss)
     slopes: PerRow | _Scalar = PerRow(gradient, rows) if reduction == "none" else _Scalar(gradient, rows.rows)
@@ -149,12 +149,13 @@ def smoothing(config: RowsConfig) -> RowsConfig:
 
 
 def _numbers(ignore_index: int, label_smoothing: float, z_loss: float) -> tuple[int, float, float]:
-    return whole("ignore_index", ignore_index), real("label_smoothing", label_smoothing), real("z_loss", z_loss)
+    smoothing = real("label_smoothing", label_smoothing)
+    if not 0.0 <= smoothing <= 1.0:
+        raise ArgumentError(f"label_smoothing={label_smoothing}", rule="it is a part of 1: from 0 to 1")
+    return whole("ignore_index", ignore_index), smoothing, finite("z_loss", z_loss, fix="z_loss=1e-4, say; 0 for none")
 
 
-def _logits(x: Any, labels: Any, smoothing: float, reduction: str) -> tuple[Rows, PerRow]:
+def _logits(x: Any, labels: Any, reduction: str) -> tuple[Rows, PerRow]:
     rows = Rows.of("x", x)
     choice("reduction", reduction, _REDUCTIONS)
-    if not 0.0 <= smoothing <= 1.0:
-        raise ArgumentError(f"label_smoothing={smoothing}", rule="it is a part of 1: from 0 to 1")
     return rows, PerRow(Argument.of("labels", labels), rows, _LABELS)

@@ -12,8 +12,8 @@ from nvdsl.errors.tracebacks import at_call, for_user
 from nvdsl.kernels.arguments import Argument
 from nvdsl.kernels.arraylike import ArrayLike
 from nvdsl.kernels.gemm.launch import resident_clusters, sms
+from nvdsl.kernels.options import MOST_OF_F32, finite
 from nvdsl.kernels.options import dtype as element_type
-from nvdsl.kernels.options import real
 from nvdsl.kernels.repeated import Repeated
 from nvdsl.kernels.rows import norm_backward_kernels, norm_kernels
 from nvdsl.kernels.rows.argument import (
@@ -174,8 +174,9 @@ def _forward(
     stream: Stream | None,
     target: str | None,
 ) -> Any:
-    if eps.__class__ is not float:
-        eps = real("eps", eps, "pass arrays to write to by name: out=..." if hasattr(eps, "shape") else "eps=1e-5, say")
+    if eps.__class__ is not float or not 0.0 <= eps <= MOST_OF_F32:
+        fix = "pass arrays to write to by name: out=..." if hasattr(eps, "shape") else "eps=1e-5, say"
+        eps = finite("eps", eps, 0.0, fix)
     arrays, rest = given if len(given) == 4 else asked(given, 4), (centered, out_dtype, target)
     found = _FORWARD.again(arrays, rest, stream, (eps,))
     if found is not None:

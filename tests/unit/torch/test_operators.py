@@ -337,6 +337,11 @@ def test_softmax_of_nothing_has_the_axes_of_its_input_alone():
         nt.softmax(torch.zeros(0, 4), 2)
 
 
+def test_an_axis_is_an_integer():
+    with pytest.raises(TypeError, match="float"):
+        nt.softmax(torch.zeros(3, 4), 1.0)
+
+
 def test_a_meta_tensor_beside_another_is_an_error():
     """Its fake implementation would give a result of the other's device that nobody has written."""
     with pytest.raises(ValueError, match="cross_entropy_rows: tensors of cpu and meta"):

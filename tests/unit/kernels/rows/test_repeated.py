@@ -66,6 +66,19 @@ def test_further_outputs_are_made_or_given_each_time(gpu, torch, monkeypatch):
             nv.layer_norm(x, weight, out=of(torch, W - 64), target="gpu")
 
 
+def test_numbers_are_checked_each_time(gpu, torch):
+    x, labels = of(torch, X), of(torch, Y, (64,), "int64")
+    for _ in range(4):
+        nv.cross_entropy(x, labels, label_smoothing=0.1, z_loss=0.1, target="gpu")
+        nv.rms_norm(x, target="gpu")
+        for name, value in (("label_smoothing", 1.5), ("label_smoothing", float("nan")), ("z_loss", float("inf"))):
+            with pytest.raises(ArgumentError, match=f"{name}={value}"):
+                nv.cross_entropy(x, labels, **{"label_smoothing": 0.1, "z_loss": 0.1, name: value}, target="gpu")
+        for eps in (-1.0, float("nan"), 1e300):
+            with pytest.raises(ArgumentError, match="eps is a finite number of f32, 0 or more"):
+                nv.rms_norm(x, eps=eps, target="gpu")
+
+
 def test_options_are_told_apart(gpu, torch):
     x, labels, kinds = of(torch, X), of(torch, Y, (64,), "int64"), []
     for _ in range(3):
