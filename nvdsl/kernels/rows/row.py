@@ -319,8 +319,8 @@ class Row:
         return self.exchange.max(mine)
 
     def read_anew(self, again: bool = False) -> None:
-        """A pass over the row begins, which reads its elements in shared memory. Where there is no barrier between two
-        passes, as in a block of several warps ``again`` says, the compiler would keep them in registers instead,
-        converted to f32."""
-        if self.config.keep == "shared" and (again or self.config.lanes <= 32 or self.config.cluster > 1):
+        """A pass over the row begins, which reads its elements in shared memory, or in global memory where nothing
+        keeps them. Where there is no barrier between two passes, as in a block of several warps ``again`` says, the
+        compiler would keep them in registers instead, converted to f32."""
+        if self.config.keep != "registers" and (again or self.config.lanes <= 32 or self.config.cluster > 1):
             nv.sync_warp()
